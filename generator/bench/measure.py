@@ -83,21 +83,21 @@ def measure(comparison: Comparison, device: CudaDevice, environment: str, option
     A side that raises an exception or has a wrong result is recorded with its failure and has no times.
     """
     set_precision(comparison.problem)
-    sides_run = competitors(comparison, options.configs)
+    entrants = competitors(comparison, options.configs)
     sets = 0
     try:
         session = Session(comparison.problem, device)
         sets = len(session.sets)
-        run(session, sides_run, options.rounds, options.seconds)
+        run(session, entrants, options.rounds, options.seconds)
     except DeviceLost:
         raise
     except Exception as error:
         # An error that no single side causes, such as too little memory for the operands.
         survive(device, error)
-        for each in sides_run:
+        for each in entrants:
             each.fail(reason(error))
-    sides = tuple(each.side for each in sides_run)
-    samples = [{word: getattr(each, word) for word in TIMED} if each.right else {} for each in sides_run]
+    sides = tuple(each.side for each in entrants)
+    samples = [{word: getattr(each, word) for word in TIMED} if each.right else {} for each in entrants]
     return ComparisonRecord(
         key(comparison, environment, options),
         comparison.case,

@@ -125,10 +125,10 @@ def _make(problem: Problem, contestant: Contestant, index: int | None, device: s
 def loaded(name: str) -> Callable[[], Any]:
     """The callable that `MODULE:CALLABLE` names; raises ImportError, AttributeError or TypeError if there is none."""
     module, _, attribute = name.partition(":")
-    attribute_value: Callable[[], Any] = getattr(importlib.import_module(module), attribute)
-    if not callable(attribute_value):
-        raise TypeError(f"{name} is {type(attribute_value).__name__}, which cannot be called")
-    return attribute_value
+    target: Callable[[], Any] = getattr(importlib.import_module(module), attribute)
+    if not callable(target):
+        raise TypeError(f"{name} is {type(target).__name__}, which cannot be called")
+    return target
 
 
 def executor(word: str, gpus: int) -> Executor:

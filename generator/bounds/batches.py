@@ -26,7 +26,7 @@ _PROGRAMS = 512
 def prove_split(
     matrix: LaneIntegers, slot: LaneIntegers, matrices: Poly, grid: Sequence[Poly], facts: Iterable[Condition]
 ) -> OrderVerdict:
-    """Whether every matrix of a batch has one program per tile, for a program's `matrix` and `position` among tiles.
+    """Whether every matrix of a batch has one program per tile, for a program's `matrix` and its `slot` there.
 
     The number of tiles of a matrix is the product of `grid`; all matrices have fewer than 2**31 tiles.
     """

@@ -126,7 +126,7 @@ def _block(point: ExecutionPoint, kind: Kind, block: BlockPointer, checked: list
 
 def _dimensions(point: ExecutionPoint, checked: Value) -> list[int]:
     items = checked.items if isinstance(checked, Several) else (checked,)
-    extents = [item.value.constant for item in items if isinstance(item, LaneIntegers)]
-    if len(extents) != len(items) or None in extents:
+    dimensions = [item.value.constant for item in items if isinstance(item, LaneIntegers)]
+    if len(dimensions) != len(items) or None in dimensions:
         raise NotUnderstood(point.line, "boundary_check is not a tuple of numbers")
-    return [dimension for dimension in extents if dimension is not None]
+    return [dimension for dimension in dimensions if dimension is not None]

@@ -144,7 +144,7 @@ def casts(family: Family) -> tuple[str, ...]:
     Each is found by torch's name of the type: `"bfloat16": "gemm_bf16_rcr_none"`. A B that is not stored as it is
     multiplied is not cast, so that its contract is the only one.
     """
-    variants, entries_of = _variants(family), []
+    variants, lines = _variants(family), []
     for name, variant in variants.items():
         element = variant.dtype.stored_a.element
         if not element.floating or element.bits < 16 or not variant.dtype.stored_a.plain:
@@ -155,8 +155,8 @@ def casts(family: Family) -> tuple[str, ...]:
             other = name if own else replace(variant, dtype=Dtype.of(word)).contract
             if other in variants and (word == variants[other].dtype.a or not own):
                 entries.append(f'"{ELEMENTS[word].torch}": "{other}"')
-        entries_of.append(_entry(name, entries))
-    return tuple(entries_of)
+        lines.append(_entry(name, entries))
+    return tuple(lines)
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ def experts(contracts: Mapping[str, Sequence[Kernel]]) -> tuple[tuple[str, ...],
 
 def products(family: Family) -> tuple[str, ...]:
     """The contracts that compute what products of torch do, with chains of built-in operations, as entries."""
-    entries_of = []
+    lines = []
     for name, v in _variants(family).items():
         dtype, chain = v.dtype, v.epilogue
         integers = (dtype.a, dtype.sum, dtype.out) == ("int8", "int32", "int32")
@@ -244,8 +244,8 @@ def products(family: Family) -> tuple[str, ...]:
         parts += [f'precision="{dtype.precision}"'] if dtype.a == "fp32" else []
         parts += [tuple_of([_applied(step) for step in chain.steps], 2 * INDENT, "chain=")] if chain.steps else []
         parts += [f'rounding="{v.rounding}"'] if chain.rounded(dtype.sum, dtype.out) != chain else []
-        entries_of.append(bracketed(f'"{name}": TorchProduct(', parts, "),", INDENT))
-    return tuple(entries_of)
+        lines.append(bracketed(f'"{name}": TorchProduct(', parts, "),", INDENT))
+    return tuple(lines)
 
 
 def _applied(step: Step) -> str:
@@ -257,7 +257,7 @@ def _applied(step: Step) -> str:
 
 def weights(family: Family) -> tuple[str, ...]:
     """The contracts with operands that are not stored as they are multiplied, each with how B is stored, as entries."""
-    entries_of = []
+    lines = []
     for name, variant in _variants(family).items():
         if not variant.dtype.plain:
             b = variant.dtype.stored_b
@@ -266,8 +266,8 @@ def weights(family: Family) -> tuple[str, ...]:
             parts += [f"({b.block.along}, {b.block.across})"] if b.block is not None else []
             parts += ["zeros=True"] * b.zeros + ["batched=True"] * variant.products.several
             parts += ["fragments=True"] * b.fragments
-            entries_of.append(bracketed(f'"{name}": Stored(', parts, "),", 2 * INDENT))
-    return tuple(entries_of)
+            lines.append(bracketed(f'"{name}": Stored(', parts, "),", 2 * INDENT))
+    return tuple(lines)
 
 
 def converters(family: Family) -> tuple[str, ...]:
@@ -279,7 +279,7 @@ def converters(family: Family) -> tuple[str, ...]:
 
 def gradients(family: Family) -> tuple[str, ...]:
     """The contracts that have gradients, each with what computes them, as entries; `_gradients` explains the words."""
-    entries_of = []
+    lines = []
     callers = {gradient.saving: gradient.contract for gradient in family.gradients if gradient.saving}
     for gradient in family.gradients:
         products = {"a": gradient.a, "b": gradient.b}
@@ -290,8 +290,8 @@ def gradients(family: Family) -> tuple[str, ...]:
         constant = "".join(f'"{name}", ' for name in gradient.constant)
         entries += [f'"constant": ({constant.strip()})'] * bool(constant)
         entries += ['"symmetric": True'] * gradient.symmetric
-        entries_of.append(_entry(gradient.contract, [f'"saving": "{gradient.saving}"'] if gradient.saving else entries))
-    return tuple(entries_of)
+        lines.append(_entry(gradient.contract, [f'"saving": "{gradient.saving}"'] if gradient.saving else entries))
+    return tuple(lines)
 
 
 def _entry(name: str, entries: Sequence[str]) -> str:

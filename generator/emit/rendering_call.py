@@ -181,10 +181,10 @@ def _jobs(
             raise CallError(f"with: {shown(word)} is not known; {nearest(str(word), ADDITIONS)}")
         if word in additions[:index]:
             raise CallError(f"with: {shown(word)} is listed twice")
-    rendered = families(paths_of(specs), package, additions)
-    require_additions(rendered)
+    wanted = families(paths_of(specs), package, additions)
+    require_additions(wanted)
     warnings: list[Mistake] = []
-    for family in rendered:
+    for family in wanted:
         spec = family.spec
         warnings += spec.warnings
         for file, reason in tuned.left_out(family):
@@ -192,15 +192,15 @@ def _jobs(
     if report is not None:
         for warning in warnings:
             report(warning)
-    jobs = [RenderingJob(family, folder, only, force, keeps_layout) for family in rendered]
+    jobs = [RenderingJob(family, folder, only, force, keeps_layout) for family in wanted]
     if only is not None and not any(job.selected for job in jobs):
-        names = [kernel.name for family in rendered for kernel in family.kernels]
+        names = [kernel.name for family in wanted for kernel in family.kernels]
         raise CallError(f"--only {only!r} matches no kernel; there are {len(names)}, the first {names[0]}")
     return jobs, tuple(warnings)
 
 
-def _orphans(out: Path, rendered: Sequence[Family]) -> tuple[Path, ...]:
+def _orphans(out: Path, wanted: Sequence[Family]) -> tuple[Path, ...]:
     """Rendered folders that belong to no spec."""
-    names = {family.spec.name for family in rendered}
+    names = {family.spec.name for family in wanted}
     folders = sorted(path.parent for path in out.glob(f"*/{MANIFEST}"))
     return tuple(folder for folder in folders if folder.name not in names and has_manifest(folder))

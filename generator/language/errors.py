@@ -56,20 +56,20 @@ def on_one_line(text: str) -> str:
     return "".join(x if x.isprintable() else x.encode("unicode_escape").decode() for x in text)
 
 
-def nearest(word_given: str, legal: Iterable[str], meant: str | None = None) -> str:
+def nearest(given: str, legal: Iterable[str], meant: str | None = None) -> str:
     """The end of a message: the most similar legal word, if there is one, and all legal words.
 
     Of words that are equally similar it is the one that begins alike. `meant` is what is known to be meant, if it is.
     """
     words = list(legal)
-    matcher = difflib.SequenceMatcher(b=word_given)
+    matcher = difflib.SequenceMatcher(b=given)
 
     def similarity(word: str) -> tuple[float, int]:
         matcher.set_seq1(word)
-        alike = next((i for i, (x, y) in enumerate(zip(word, word_given)) if x != y), min(len(word), len(word_given)))
+        alike = next((i for i, (x, y) in enumerate(zip(word, given)) if x != y), min(len(word), len(given)))
         return matcher.ratio(), alike
 
-    near = [meant] if meant in words else difflib.get_close_matches(word_given, words, n=len(words) or 1)
+    near = [meant] if meant in words else difflib.get_close_matches(given, words, n=len(words) or 1)
     hint = f"did you mean {max(map(str, near), key=similarity)!r}? " if near else ""
     return f"{hint}legal: {', '.join(words)}"
 

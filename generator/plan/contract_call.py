@@ -238,7 +238,7 @@ def call(v: Variant) -> ContractCall:
         stored=(*scales(a), *scales(b)),
         operands=tuple(operand(x.name, x.shape) for x in epilogue.operands),
         out=out,
-        beside=tuple(output(quantised.name, quantised.shape) for quantised in epilogue.outputs),
+        beside=tuple(output(x.name, x.shape) for x in epilogue.outputs),
         out_scale=out_scale,
         reads_out=epilogue.reads_out,
         products=products,

@@ -129,8 +129,8 @@ class AtenProducts:
         if measured is not None and not (crosses(a) or crosses(b)):
             return measured
         lies = {"a_column": a.stride(-1) != 1 and a.shape[-1] > 1, "b_row": b.stride(-1) == 1 and b.shape[-1] > 1}
-        given_features = features(sizes, math.gcd(*filter(None, lines)), **lies)
-        return rule is not None and faster(rule, given_features) == "aten"
+        compared = features(sizes, math.gcd(*filter(None, lines)), **lies)
+        return rule is not None and faster(rule, compared) == "aten"
 
     def short(self, function: Function, given: Operands) -> bool:
         """Whether a product takes a measured device less time than a call of ours takes the host more than torch's.

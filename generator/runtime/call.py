@@ -368,8 +368,8 @@ class Call:
         index = index_of(config)
         row: Any = dict(enumerate(self.configs)).get(index) if type(index) is int else config
         if row not in self.configs:
-            most, cls = len(self.configs), "" if type(config) in (int, dict) else f", a {type(config).__name__}"
-            raise ValueError(f"config must be an element of CONFIGS or an index below {most}, got {config!r}{cls}")
+            most, note = len(self.configs), "" if type(config) in (int, dict) else f", a {type(config).__name__}"
+            raise ValueError(f"config must be an element of CONFIGS or an index below {most}, got {config!r}{note}")
         if (reason := self.misfit([row], state.numbers)) is not None:
             raise ValueError(reason)
         return row  # type: ignore[no-any-return]

@@ -45,8 +45,8 @@ def capability(
     """An NVIDIA GPU must have a capability from `least` on, and one of the major numbers; if `inverted`, no such."""
     if x.device.type != "cuda":
         return None
-    able_to = _capability(torch.cuda.get_device_capability, x.device)
-    able = torch.version.hip is None and able_to >= least and (not majors or able_to[0] in majors)
+    own = _capability(torch.cuda.get_device_capability, x.device)
+    able = torch.version.hip is None and own >= least and (not majors or own[0] in majors)
     return f"{why}, and this is {torch.cuda.get_device_name(x.device)}" if able is inverted else None
 
 

@@ -68,14 +68,14 @@ def write(paths: Sequence[Path], out: Path) -> int:
     Raises `CallError` for results of several devices, and for those without a class that was compared often enough.
     """
     results = [measurements.load(path) for path in paths]
-    devices = sorted({str(each["device"]) for results_of in results for each in results_of.environments.values()})
+    devices = sorted({str(each["device"]) for one in results for each in one.environments.values()})
     if len(devices) != 1:
         raise CallError(f"--torch: results of one device are needed, found {', '.join(devices) or 'none'}")
-    results_of = comparisons(record for each in results for record in each.records)
+    by_rule = comparisons(record for each in results for record in each.records)
     rules: dict[str, Rule] = {}
     print("| contracts | sizes | our kernels: mean, 5 % worst, least | with torch's |")
     print("| --- | --- | --- | --- |")
-    for name, own in sorted(results_of.items()):
+    for name, own in sorted(by_rule.items()):
         if len(own) < FEWEST:
             continue
         held = halves(own)
@@ -95,7 +95,7 @@ def write(paths: Sequence[Path], out: Path) -> int:
 
 def comparisons(records: Iterable[ComparisonRecord]) -> dict[str, list[ComparedSize]]:
     """The comparisons of contracts that torch computes, by the contracts that share a rule."""
-    rules: dict[str, list[ComparedSize]] = defaultdict(list)
+    by_rule: dict[str, list[ComparedSize]] = defaultdict(list)
     for record in records:
         problem, peer = record.problem, record.peer
         words = {axis: DEFAULTS[axis] for axis in IMPLEMENTATION_AXES}
@@ -112,8 +112,8 @@ def comparisons(records: Iterable[ComparisonRecord]) -> dict[str, list[ComparedS
         aligned = math.gcd(*pitches(v.layout, sizes, v.dtype.stored_a.width))
         compared = features(sizes, aligned, **lies)
         torchs = peer.gpu.median + _TRANSPOSED * peer.name.endswith(" by blocks")
-        rules[rule_of(v)].append(ComparedSize((sizes[-2], sizes[-1]), compared, math.log(torchs / own.gpu.median)))
-    return dict(rules)
+        by_rule[rule_of(v)].append(ComparedSize((sizes[-2], sizes[-1]), compared, math.log(torchs / own.gpu.median)))
+    return dict(by_rule)
 
 
 def halves(given: Sequence[ComparedSize]) -> Held:

@@ -73,19 +73,19 @@ def tokens(*shape: int) -> torch.Tensor:
 
 
 @torch.no_grad()
-def logits(paths: dict[str, Any]) -> dict[str, float]:
+def logits(by_name: dict[str, Any]) -> dict[str, float]:
     """The root mean square error of the logits against fp32's, relative to their root mean square."""
     x = tokens(1, 512)
-    exact = paths["fp32"](x).logits
-    return {n: ((paths[n](x).logits.float() - exact).norm() / exact.norm()).item() for n in ("torch", "family")}
+    exact = by_name["fp32"](x).logits
+    return {n: ((by_name[n](x).logits.float() - exact).norm() / exact.norm()).item() for n in ("torch", "family")}
 
 
-def losses(paths: dict[str, Any]) -> dict[str, list[float]]:
+def losses(by_name: dict[str, Any]) -> dict[str, list[float]]:
     """The loss at each of STEPS steps of AdamW on the same batches."""
     torch.manual_seed(1)
     batches = [tokens(1, 512) for _ in range(4)]
     curves = {}
-    for name, model in paths.items():
+    for name, model in by_name.items():
         trained = copy.deepcopy(model)
         optimizer = torch.optim.AdamW(trained.parameters(), lr=1e-4)
         curve = []
@@ -102,10 +102,10 @@ def losses(paths: dict[str, Any]) -> dict[str, list[float]]:
 
 
 @torch.no_grad()
-def prefill(paths: dict[str, Any], options: dict[str, Any] | None) -> dict[str, Any]:
+def prefill(by_name: dict[str, Any], options: dict[str, Any] | None) -> dict[str, Any]:
     """Times of a forward pass over a prompt, compiled with `options`, or eager without."""
     torch._dynamo.reset()
-    calls = {n: paths[n] if options is None else torch.compile(paths[n], **options) for n in ("torch", "family")}
+    calls = {n: by_name[n] if options is None else torch.compile(by_name[n], **options) for n in ("torch", "family")}
     timed = {}
     for size in PREFILL:
         x = tokens(1, size)
@@ -128,11 +128,11 @@ def recompilations(model: Any) -> int:
 
 
 @torch.no_grad()
-def decode(paths: dict[str, Any], steps: int = 32) -> dict[str, Any]:
+def decode(by_name: dict[str, Any], steps: int = 32) -> dict[str, Any]:
     """Times of `steps` tokens with a static cache, compiled with CUDA graphs; whether both give the same tokens."""
     calls, texts = {}, {}
     for name in ("torch", "family"):
-        model = paths[name]
+        model = by_name[name]
         cache = StaticCache(config=CONFIG, max_cache_len=1024)
         step = torch.compile(model.forward, **REPLAYED)
 
@@ -161,7 +161,7 @@ def decode(paths: dict[str, Any], steps: int = 32) -> dict[str, Any]:
 
 
 @torch.no_grad()
-def generate(paths: dict[str, Any], compiled: bool) -> dict[str, Any]:
+def generate(by_name: dict[str, Any], compiled: bool) -> dict[str, Any]:
     """Times of `generate` with a static cache for one prompt, eager, or with its decoding compiled with CUDA graphs.
 
     Also the rate of tokens that are equal to those of fp32 for each of the two, and, compiled, how many graphs were
@@ -178,13 +178,13 @@ def generate(paths: dict[str, Any], compiled: bool) -> dict[str, Any]:
     def text(name: str, prompt: torch.Tensor, options: dict[str, Any]) -> torch.Tensor:
         # A copy, because `generate` sets the configuration's defaults in what it is given.
         given = copy.deepcopy(options)
-        produced = paths[name].generate(prompt, attention_mask=torch.ones_like(prompt), **given)
+        produced = by_name[name].generate(prompt, attention_mask=torch.ones_like(prompt), **given)
         return produced[:, prompt.shape[1] :]
 
     timed = ratios({n: lambda n=n: text(n, prompts[0], how) for n in ("torch", "family")}, rounds=ROUNDS // 2)
     exact = torch.cat([text("fp32", prompt, eager) for prompt in prompts])
     texts = {n: torch.cat([text(n, prompt, how) for prompt in prompts]) for n in ("torch", "family")}
-    timed["tokens equal to fp32"] = {n: (paths == exact).float().mean().item() for n, paths in texts.items()}
+    timed["tokens equal to fp32"] = {n: (text == exact).float().mean().item() for n, text in texts.items()}
     if compiled:
         counters = torch._dynamo.utils.counters
         timed["graphs"] = counters["stats"]["unique_graphs"]
@@ -192,11 +192,11 @@ def generate(paths: dict[str, Any], compiled: bool) -> dict[str, Any]:
     return timed
 
 
-def train(paths: dict[str, Any], compiled: bool) -> dict[str, Any]:
+def train(by_name: dict[str, Any], compiled: bool) -> dict[str, Any]:
     """Times of a step of training: forward, backward, AdamW."""
     calls = {}
     for name in ("torch", "family"):
-        model = copy.deepcopy(paths[name])
+        model = copy.deepcopy(by_name[name])
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
         call = torch.compile(model, **GRAPH) if compiled else model
         x = tokens(*TRAINED)
@@ -213,23 +213,23 @@ def train(paths: dict[str, Any], compiled: bool) -> dict[str, Any]:
 def main(path: Path) -> None:
     """Measure everything, and write it after each part."""
     torch.backends.cuda.matmul.allow_tf32 = False
-    paths = models()
+    by_name = models()
     place = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "triton": triton.__version__}
     results: dict[str, Any] = {**place, "transformers": transformers.__version__, "config": CONFIG.to_diff_dict()}
     parts: dict[str, Callable[[], Any]] = {
-        "logits": lambda: logits(paths),
-        "prefill eager": lambda: prefill(paths, None),
-        "train eager": lambda: train(paths, False),
-        "losses": lambda: losses(paths),
-        "prefill compiled": lambda: prefill(paths, GRAPH),
-        "recompilations": lambda: {name: recompilations(paths[name]) for name in ("torch", "family")},
-        "decode compiled": lambda: decode(paths),
-        "train compiled": lambda: train(paths, True),
+        "logits": lambda: logits(by_name),
+        "prefill eager": lambda: prefill(by_name, None),
+        "train eager": lambda: train(by_name, False),
+        "losses": lambda: losses(by_name),
+        "prefill compiled": lambda: prefill(by_name, GRAPH),
+        "recompilations": lambda: {name: recompilations(by_name[name]) for name in ("torch", "family")},
+        "decode compiled": lambda: decode(by_name),
+        "train compiled": lambda: train(by_name, True),
         # `generate` keeps a cache and a compiled call in the model, so nothing that copies the models may follow.
         # Autotuning takes minutes.
-        "generate eager": lambda: generate(paths, False),
-        "generate compiled": lambda: generate(paths, True),
-        "prefill max-autotune": lambda: prefill(paths, TUNED),
+        "generate eager": lambda: generate(by_name, False),
+        "generate compiled": lambda: generate(by_name, True),
+        "prefill max-autotune": lambda: prefill(by_name, TUNED),
     }
     for name, part in parts.items():
         begun = time.perf_counter()

@@ -149,42 +149,42 @@ def tokens(*shape: int, config: LlamaConfig) -> torch.Tensor:
     return torch.randint(config.vocab_size, shape, device=DEVICE)
 
 
-def logits(paths: dict[str, Any], config: LlamaConfig) -> dict[str, float]:
+def logits(by_name: dict[str, Any], config: LlamaConfig) -> dict[str, float]:
     """Root mean square differences from the logits of the dequantised weights, relative to these.
 
     "torch" is the error of quantisation: the one of the weights before it.
     """
     x = tokens(1, PROMPT, config=config)
-    logits = {name: model(x).logits.float() for name, model in paths.items()}
-    dense = copy.deepcopy(paths["torch"])
-    for (module, name, _), (_, _, layer) in zip(linear_layers(dense), linear_layers(paths["family"]), strict=True):
+    logits = {name: model(x).logits.float() for name, model in by_name.items()}
+    dense = copy.deepcopy(by_name["torch"])
+    for (module, name, _), (_, _, layer) in zip(linear_layers(dense), linear_layers(by_name["family"]), strict=True):
         getattr(module, name).weight.copy_(layer.dense())
     exact = dense(x).logits.float()
     return {name: ((x - exact).norm() / exact.norm()).item() for name, x in logits.items()}
 
 
-def generate(paths: dict[str, Any], config: LlamaConfig, batch: int) -> dict[str, Any]:
+def generate(by_name: dict[str, Any], config: LlamaConfig, batch: int) -> dict[str, Any]:
     """Tokens a second of `generate`, and the milliseconds of a step's graph alone."""
     prompt = tokens(batch, PROMPT, config=config)
     given = {"attention_mask": torch.ones_like(prompt), "pad_token_id": 0, "do_sample": False, "disable_compile": True}
-    caches = {name: StaticCache(config=config, max_cache_len=PROMPT + NEW) for name in paths}
+    caches = {name: StaticCache(config=config, max_cache_len=PROMPT + NEW) for name in by_name}
 
     def run(name: str, new: int = NEW) -> torch.Tensor:
         caches[name].reset()
         sizes = {"max_new_tokens": new, "min_new_tokens": new}
-        return paths[name].generate(prompt, past_key_values=caches[name], use_cache=True, **sizes, **given)
+        return by_name[name].generate(prompt, past_key_values=caches[name], use_cache=True, **sizes, **given)
 
     few = min(NEW, 16)
-    for model in paths.values():
+    for model in by_name.values():
         model.__dict__.pop("forward", None)
-    eager = {name: run(name, few) for name in paths}
-    steps = {name: Replayed(type(model).forward.__get__(model)) for name, model in paths.items()}
+    eager = {name: run(name, few) for name in by_name}
+    steps = {name: Replayed(type(model).forward.__get__(model)) for name, model in by_name.items()}
     same = {}
-    for name, model in paths.items():
+    for name, model in by_name.items():
         model.forward = steps[name]
         same[name] = bool((run(name, few) == eager[name]).all())
         run(name)
-    taken = in_turns({name: functools.partial(until_done, functools.partial(run, name)) for name in paths}, ROUNDS)
+    taken = in_turns({name: functools.partial(until_done, functools.partial(run, name)) for name in by_name}, ROUNDS)
     alone = {name: milliseconds(step, caches[name]) for name, step in steps.items()}
     compared = ratio(taken["torch"], taken["family"])
     rates = {name: round(batch * NEW / statistics.median(times), 1) for name, times in taken.items()}
@@ -209,10 +209,10 @@ def main(path: Path, config: LlamaConfig = CONFIG) -> None:
     results: dict[str, Any] = {"device": device, "torch": torch.__version__, "triton": triton.__version__}
     results |= {"transformers": transformers.__version__, "config": config.to_diff_dict(), "contract": CONTRACT}
     fuse()
-    paths = models(config)
-    results["linear layers"] = len(linear_layers(paths["family"]))
-    parts: dict[str, Callable[[], Any]] = {"logits": lambda: logits(paths, config)}
-    parts |= {f"batch {batch}": functools.partial(generate, paths, config, batch) for batch in BATCHES}
+    by_name = models(config)
+    results["linear layers"] = len(linear_layers(by_name["family"]))
+    parts: dict[str, Callable[[], Any]] = {"logits": lambda: logits(by_name, config)}
+    parts |= {f"batch {batch}": functools.partial(generate, by_name, config, batch) for batch in BATCHES}
     for name, part in parts.items():
         begun = time.perf_counter()
         try:
