@@ -12,8 +12,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -169,13 +168,14 @@ class _Unproved(Exception):
 
 
 class Outcomes:
-    """The results of all selected jobs, which run in the background while tests wait for them.
+    """The results of all selected jobs: a test that asks for one waits, while worker processes go on with others.
 
     A process of pytest-xdist runs only some of the tests that it collected, so it runs one job at a time, when a test
     asks for it. With `together` the caller promises that one process runs the tests of all these jobs.
 
-    Results of earlier sessions come from `cache`, and unless `fresh` is set these jobs do not run. It is used by the
-    thread that runs the tests alone.
+    Results of earlier sessions come from `cache`, and unless `fresh` is set these jobs do not run.
+
+    It has no thread: a process that one starts reads the environment while tests, by `monkeypatch.setenv`, change it.
     """
 
     def __init__(
@@ -192,10 +192,8 @@ class Outcomes:
         self.together = "PYTEST_XDIST_WORKER" not in os.environ if together is None else together
         self.done = dict(finished)
         self.error: Exception | None = None
-        self.changed = threading.Condition()
-        self.begun: set[str] = set()
-        self.threads: list[threading.Thread] = []
-        self.stopped = False
+        #: The results to come, by level.
+        self.begun: dict[str, Generator[JobResult]] = {}
 
     def select(self, jobs: Sequence[Job]) -> None:
         """Choose the jobs to run: those of `jobs` that are not done, or, where each process runs a few, none yet."""
@@ -212,12 +210,12 @@ class Outcomes:
     def __call__(self, job: Job) -> JobResult:
         """The result of a job; waits for it. Raises what ended the workers, if it has none."""
         if not self.together:
-            for result in self._results(job.level, self._left([job])):
+            for result in _results(job.level, self._left([job])):
                 self.done[job] = result
-        elif job not in self.done and job.level not in self.begun:
-            self.begin((job.level,))
-        with self.changed:
-            self.changed.wait_for(lambda: job in self.done or self.error is not None)
+        elif job not in self.done and self.error is None:
+            if job.level not in self.begun:
+                self.begin((job.level,))
+            self._wait(job)
         if job not in self.done:
             assert self.error is not None
             raise self.error
@@ -226,38 +224,32 @@ class Outcomes:
         return self.done[job]
 
     def begin(self, levels: Sequence[str]) -> None:
-        """Start to run the jobs of these levels, one level after the other."""
-        self.begun.update(levels)
-        self.threads.append(threading.Thread(target=self._work, args=(levels,), daemon=True))
-        self.threads[-1].start()
+        """Run the jobs of these levels from the first one that a test asks for, one level after the other."""
+        of_levels = (_results(level, [job for job in self.jobs if job.level == level]) for level in levels)
+        self.begun.update(dict.fromkeys(levels, (result for results in of_levels for result in results)))
 
-    def _results(self, level: str, jobs: list[Job]) -> Iterator[JobResult]:
-        from generator.verify import static_checks
-        from generator.verify.worker_pool import results, workers_by_default
-
-        return static_checks.run(jobs) if level == "static" else results(level, jobs, workers_by_default())
-
-    def _work(self, levels: Sequence[str]) -> None:
+    def _wait(self, job: Job) -> None:
         try:
-            for level in levels:
-                for result in self._results(level, [job for job in self.jobs if job.level == level]):
-                    with self.changed:
-                        self.done[result.job] = result
-                        self.changed.notify_all()
-                    if self.stopped:
-                        return
+            for result in self.begun[job.level]:
+                self.done[result.job] = result
+                if result.job == job:
+                    return
         except Exception as error:
-            with self.changed:
-                self.error = error
-                self.changed.notify_all()
+            self.error = error
 
     def close(self) -> None:
         """Cancel the jobs that have not started."""
-        self.stopped = True
-        for thread in self.threads:
-            thread.join()
+        for results in self.begun.values():
+            results.close()
         if self.cache is not None:
             self.cache.flush()
+
+
+def _results(level: str, jobs: list[Job]) -> Iterator[JobResult]:
+    from generator.verify import static_checks
+    from generator.verify.worker_pool import results, workers_by_default
+
+    return static_checks.run(jobs) if level == "static" else results(level, jobs, workers_by_default())
 
 
 _OUTCOMES: pytest.StashKey[Outcomes] = pytest.StashKey()

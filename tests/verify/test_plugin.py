@@ -5,7 +5,9 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import xml.etree.ElementTree as ET
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +16,8 @@ from _pytest.config.argparsing import Parser
 
 from generator import pytest_plugin
 from generator.commands.command_line import main
+from generator.verify import static_checks, worker_pool
+from generator.verify.jobs import Job, JobResult
 from tests.helpers.support import LONGEST, ROOT
 from tests.helpers.verify.rendered import rendered
 
@@ -192,3 +196,24 @@ def test_a_session_without_the_option_is_left_alone(tmp_path):
     )
     done = run(tmp_path)
     assert done.returncode == 0 and done.stdout.startswith(".") and "1 passed" in done.stdout
+
+
+def test_processes_are_started_where_tests_change_the_environment(monkeypatch):
+    """A process reads the environment as it starts: elsewhere it would, while a test changes it, and fail at times."""
+    threads = []
+
+    def results(level, jobs, workers=None):
+        for job in jobs:
+            threads.append(threading.current_thread())
+            yield JobResult(job, cases=1)
+
+    monkeypatch.setattr(static_checks, "run", lambda jobs: results("static", jobs))
+    monkeypatch.setattr(worker_pool, "results", results)
+    levels = ("static", "bounds", "interpret")
+    jobs = [Job(level, Path("family"), name) for level in levels for name in ("first", "second")]
+    outcomes = pytest_plugin.Outcomes(jobs, together=True)
+    outcomes.begin(levels[:2])
+    for job in reversed(jobs):
+        assert outcomes(job).job == job
+    outcomes.close()
+    assert threads == [threading.current_thread()] * len(jobs)
