@@ -1,6 +1,6 @@
 """The sizes of products as a call, a suite or a file of shapes writes them: the one reader of all of them.
 
-4096x4096x14336             M, N and K; of a batch BxMxNxK, of groups GgMxNxK, with padding MxNxK+PAD
+4096x4096x14336             M, N and K, also with commas; of a batch BxMxNxK, of groups GgMxNxK, with padding MxNxK+PAD
 1:64x4096x14336             each of them may be a range: `generator.language.call_numbers.sizes_of`
 M=1:64,N=4096,K=14336       the same by names, in any order; also B, G, pad and routing
 """
@@ -18,7 +18,7 @@ from generator.language.errors import nearest, shown
 from generator.problem.grouping import EVEN, ROUTING
 from generator.problem.product import LARGEST_PAD, Shape
 
-_FORMS = f"MxNxK, MxNxK+PAD, BxMxNxK, GgMxNxK, GgMxNxK:{{{','.join(ROUTING)}}}"
+_FORMS = f"MxNxK or M,N,K, MxNxK+PAD, BxMxNxK, GgMxNxK, GgMxNxK:{{{','.join(ROUTING)}}}"
 _NAMED = "M=1:64,N=4096,K=4096"
 _RANGES = f"a size may be a range, 1:64 or 1:8192:*2, and sizes may have names: {_NAMED}"
 _NUMBER = "[0-9]{1,10}"
@@ -62,7 +62,7 @@ def written_sizes(text: str, least: int = 1, also: str = "") -> WrittenSizes:
     A single number is taken as it is: the product says whether a kernel takes it. `also` is a form that the caller
     takes beside these.
     """
-    match = _PRODUCT.fullmatch(text)
+    match = _PRODUCT.fullmatch(text.replace(",", "x"))
     words = {key: word for key, word in match.groupdict().items() if word} if match else {}
     words = _named(text) if "=" in text else words
     if any(word.isdecimal() and int(word) < least for key, word in words.items() if len(key) == 1) or not words:

@@ -50,6 +50,8 @@ def test_a_range_has_both_its_ends(part, sizes):
         ("G=2,M=4,N=5,K=6", [Shape(4, 5, 6, groups=2, routing="uniform")]),
         ("G=2,M=4,N=5,K=6,routing=one", [Shape(4, 5, 6, groups=2, routing="one")]),
         ("1:2x3x4+8", [Shape(1, 3, 4, 8), Shape(2, 3, 4, 8)]),
+        ("1:2,3,4", [Shape(1, 3, 4), Shape(2, 3, 4)]),
+        ("2,3,4,5", [Shape(3, 4, 5, batch=2)]),
     ],
 )
 def test_a_text_is_all_combinations(text, shapes, tmp_path):
