@@ -195,8 +195,8 @@ def _on_shapes(
         shapes = tuple(replace(shape, inner=True) if shape.groups else shape for shape in shapes)
     fitting = [shape for shape in shapes if shape.products == products]
     if not fitting:
-        told = f"multiplies {_SHAPES[products]}; found {shapes[0]}"
-        raise CallError(f"case {case!r}: {entries[0][1].name} {told}")
+        reason = f"multiplies {_SHAPES[products]}; found {shapes[0]}"
+        raise CallError(f"case {case!r}: {entries[0][1].name} {reason}")
     symmetric = entries[0][1].variant.symmetric
     fitting = [shape for shape in fitting if shape.m == shape.n or not symmetric]
     if not fitting:

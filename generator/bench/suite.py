@@ -101,15 +101,15 @@ def peers(text: str) -> tuple[str, ...]:
 
 def find(name: str) -> Path:
     """The file of a suite given by name or by path; raise `CallError` for an unknown name."""
-    return _found(name, SUITES, "--suite: no suite is named")
+    return _named(name, SUITES, "--suite: no suite is named")
 
 
 def find_shapes(name: str) -> Path:
     """The file of shapes given by its name in suites/shapes or by path; raise `CallError` for an unknown name."""
-    return _found(name, SHAPES, "--shapes: no file of shapes is named")
+    return _named(name, SHAPES, "--shapes: no file of shapes is named")
 
 
-def _found(name: str, folder: Path, unknown: str) -> Path:
+def _named(name: str, folder: Path, unknown: str) -> Path:
     if "/" in name or "." in name:
         return Path(name)
     known = sorted(path.stem for path in folder.glob("*.yaml"))

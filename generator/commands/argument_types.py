@@ -27,13 +27,13 @@ def folder(text: str) -> Path:
 def reported(read: Callable[[str], _Read]) -> Callable[[str], _Read]:
     """`read`, with its ValueError raised as the error that argparse reports."""
 
-    def told(text: str) -> _Read:
+    def converted(text: str) -> _Read:
         try:
             return read(text)
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
 
-    return told
+    return converted
 
 
 def _whole(least: int, most: int) -> Callable[[str], int]:

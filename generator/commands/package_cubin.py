@@ -25,8 +25,8 @@ def run(options: argparse.Namespace) -> int:
         raise CallError(f"package: --format cubin takes one family, found {len(families)}")
     (family,) = families
     if family.package == "files":
-        told = "has no functions, which choose among kernels: render it with 'package: torch' or 'plain'"
-        raise CallError(f"package: --format cubin: {family.name} {told}")
+        reason = "has no functions, which choose among kernels: render it with 'package: torch' or 'plain'"
+        raise CallError(f"package: --format cubin: {family.name} {reason}")
     # What is compiled is what was proved.
     packed_files(family)
     device = named(options.device)

@@ -11,4 +11,4 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufdcf\ufdf0-\ufff
 
 def representable(text: str) -> str:
     """The text, with each character that XML 1.0 cannot represent as Python's escape, such as `\\x1b`."""
-    return _NOT_XML.sub(lambda found: ascii(found[0])[1:-1], text)
+    return _NOT_XML.sub(lambda match: ascii(match[0])[1:-1], text)

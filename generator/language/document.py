@@ -129,13 +129,13 @@ def compose(path: Path, text: str) -> Node:
             raise wrong(*at, "not a spec: nested too deeply")
         if node.tag not in (_TAGS[type(node)], "?"):
             tag = node.tag.replace("tag:yaml.org,2002:", "!!", 1)
-            told = f"tags are not part of the spec language, found {shown(tag)}"
-            mistakes.append(Mistake(path, *at, told))
+            message = f"tags are not part of the spec language, found {shown(tag)}"
+            mistakes.append(Mistake(path, *at, message))
         surrogate = _SURROGATE.search(node.value) if isinstance(node, ScalarNode) else None
         if surrogate is not None:
             # Only an escape can be half of a pair: it is no character, and no file can hold it.
-            told = f"the character U+{ord(surrogate[0]):04X} is not allowed in YAML"
-            mistakes.append(Mistake(path, *at, told))
+            message = f"the character U+{ord(surrogate[0]):04X} is not allowed in YAML"
+            mistakes.append(Mistake(path, *at, message))
         if len(mistakes) >= MOST_MISTAKES:
             break
     if mistakes:

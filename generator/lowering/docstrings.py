@@ -195,8 +195,8 @@ def product(v: Variant) -> str:
 
 def meanings(v: Variant) -> str:
     """What the operations of the spec's own are, where the formula calls them by name."""
-    told = "; ".join(f"{word} of x is {text}" for word, text in v.epilogue.meanings.items())
-    return f"{told}." if told else ""
+    meanings = "; ".join(f"{word} of x is {text}" for word, text in v.epilogue.meanings.items())
+    return f"{meanings}." if meanings else ""
 
 
 def halves(v: Variant) -> str:

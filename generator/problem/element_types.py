@@ -20,7 +20,7 @@ FP32_TINY = 2.0**-126
 Operands = Mapping[str, torch.Tensor | float]
 
 #: The types that results are saturated to, each with its smallest and largest number.
-SATURATED = {getattr(torch, ELEMENTS[word].torch): (found.least, found.most) for word, found in QUANTISED.items()}
+SATURATED = {getattr(torch, ELEMENTS[word].torch): (element.least, element.most) for word, element in QUANTISED.items()}
 
 #: The floating types without a negative zero, whose bits are their only NaN.
 UNSIGNED_ZERO = frozenset(

@@ -23,5 +23,5 @@ def versions() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    found = [torch.cuda.get_device_name(), architecture()] if torch.cuda.is_available() else [None, None]
-    print(json.dumps([*found, versions()]))
+    own = [torch.cuda.get_device_name(), architecture()] if torch.cuda.is_available() else [None, None]
+    print(json.dumps([*own, versions()]))

@@ -18,15 +18,15 @@ from generator.verify.manifest_configurations import configuration_of, takes
 
 
 @contextmanager
-def claimed_device(target: str, name: str = "", **told: int | float) -> Iterator[None]:
+def claimed_device(target: str, name: str = "", **others: int | float) -> Iterator[None]:
     """Make torch report that the current device is a GPU of the target, whether or not a GPU is present.
 
-    `name` is the device's, by default the target; `told` are further properties, or other ones.
+    `name` is the device's, by default the target; `others` are further properties, or other ones.
     """
     has = TARGETS[target]
     major, minor = divmod(has.capability, 10)
     memory = dict.fromkeys(("shared_memory_per_block", "shared_memory_per_block_optin"), has.shared_memory)
-    known: dict[str, Any] = {"name": name or target, "multi_processor_count": 1, **memory, **told}
+    known: dict[str, Any] = {"name": name or target, "multi_processor_count": 1, **memory, **others}
     properties = SimpleNamespace(major=major, minor=minor, gcnArchName=target, **known)
     with (
         patch.object(torch.cuda, "current_device", lambda: 0),

@@ -76,8 +76,8 @@ def _with_ruff(folder: Path, own: Sequence[tuple[Path, Text]]) -> Iterator[tuple
     parsed = [file.name for file, text in own if text.parsed]
     lint: dict[str, list[Failure]] = defaultdict(list)
     for entry in json.loads(_ruff(folder, parsed, "check", "--select", "F,E9", "--output-format", "json") or "[]"):
-        told = f"line {entry['location']['row']}: {entry['message']} ({entry['code']})"
-        lint[os.path.basename(entry["filename"])].append(Failure("lint", "no name is unused or undefined", told))
+        detail = f"line {entry['location']['row']}: {entry['message']} ({entry['code']})"
+        lint[os.path.basename(entry["filename"])].append(Failure("lint", "no name is unused or undefined", detail))
     # A diff, since the output of --check differs between versions of ruff.
     lines = _ruff(folder, parsed, "format", "--diff", "--line-length", _LINE).splitlines()
     unformatted = {line[4:] for line, next_ in pairwise(lines) if line[:4] == "--- " and next_[:4] == "+++ "}

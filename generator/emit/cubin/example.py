@@ -93,7 +93,7 @@ def _checks(contract: CubinContract, m: int, n: int, k: int, count: int) -> Iter
         axes = [*zip(extents, indices[len(indices) - len(extents) :])]
         if len(axes) > 1 and x.unit == len(axes) - 2:
             axes[-2:] = axes[:-3:-1]
-        return reduce(lambda found, axis: found * axis[0] + axis[1], axes, 0)
+        return reduce(lambda place, axis: place * axis[0] + axis[1], axes, 0)
 
     def value(index: int, *indices: int) -> float:
         """An element of an operand, as `make` of the example has it."""

@@ -17,9 +17,9 @@ static inline int64_t parts(int64_t x, int64_t y) { return (x + y - 1) / y; }
 static inline int64_t least(int64_t x, int64_t y) { return x < y ? x : y; }
 static inline int64_t power(int64_t x, int64_t y)
 {
-    int64_t found = 1;
-    while (found < x || found < y) found *= 2;
-    return found;
+    int64_t number = 1;
+    while (number < x || number < y) number *= 2;
+    return number;
 }
 
 /* An operand: its dimensions (0: a number), the one of stride 1 or -1, the bytes of an element, whether it is written,
@@ -158,13 +158,13 @@ static int load_image(handle *h, int i, int optin)
 static int load_all(handle *h)
 {
     int device = 0, major = 0, minor = 0, optin = 0, status = STATUS(OK);
-    void *found;
+    void *entry;
     h->library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (h->library == NULL) return STATUS(NO_DRIVER);
 #define FIND(needed, name, arguments)                                                                                  \
-    found = dlsym(h->library, #name);                                                                                  \
-    if (found == NULL && needed) return STATUS(OLD_DRIVER);                                                            \
-    memcpy(&h->name, &found, sizeof found);
+    entry = dlsym(h->library, #name);                                                                                  \
+    if (entry == NULL && needed) return STATUS(OLD_DRIVER);                                                            \
+    memcpy(&h->name, &entry, sizeof entry);
     DRIVER(FIND)
     CUresult result = h->cuCtxGetCurrent(&h->context);
     if (result == 0 && h->context == NULL) return STATUS(NO_CONTEXT);
@@ -250,9 +250,9 @@ typedef struct {
 /* The elements from the first to the last, both included. */
 static int64_t span(int rank, const value *v)
 {
-    int64_t found = 1;
-    for (int i = 0; i < rank; ++i) found += (v->extent[i] - 1) * v->stride[i];
-    return found;
+    int64_t elements = 1;
+    for (int i = 0; i < rank; ++i) elements += (v->extent[i] - 1) * v->stride[i];
+    return elements;
 }
 
 /* Whether elements of a result share an address: a stride is not beyond what the smaller ones reach. */
