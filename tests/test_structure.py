@@ -26,9 +26,9 @@ ORDER = (
 BOUNDS = {
     "language": 5262,
     "epilogue": 1597,
-    "plan": 3896,
+    "plan": 3898,
     "lowering": 4416,
-    "emit": 7086,
+    "emit": 7088,
     "runtime": 8378,
     "cost": 728,
     "problem": 1977,
@@ -39,7 +39,7 @@ BOUNDS = {
     "commands": 987,
     "files": 696,
     "templates": 3124,
-    "tests": 31959,
+    "tests": 31964,
     "generated": 111610,
 }
 

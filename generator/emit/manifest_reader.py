@@ -110,6 +110,8 @@ def read(folder: Path) -> Rendered:
         if type(number) is not int or number != VERSION:
             reason = f"version {json.dumps(number)} of the manifest; this generator reads {VERSION}; {again}"
             raise CallError(on_one_line(f"{path}:{line_of(text, ['manifest'])}: {reason}"))
+        if "begun" in manifest:
+            raise CallError(on_one_line(f"{path}:{line_of(text, ['begun'])}: a rendering was interrupted; {again}"))
         SCHEMA.check(manifest, text)
         family = _family(folder, manifest, text)
     except Wrong as error:

@@ -12,7 +12,7 @@ from packaging.specifiers import SpecifierSet
 from generator.language.model import NARROWEST, Tile, Variant
 from generator.language.targets import TARGETS
 from generator.language.versions import minor_versions, spelled
-from generator.language.vocabulary import schedule_of_blocks
+from generator.language.vocabulary import SPLIT_K, schedule_of_blocks
 from generator.plan.resources import (
     MATRIX_ROWS,
     SCALED_ROWS,
@@ -159,6 +159,8 @@ def _no_blocks(v: Variant, tile: Tile) -> str | None:
         fitting = schedule_of_blocks(side, size, splits=v.traits.splits and v.traits.pairs)
         if v.traits.pairs and count == 1:
             return reason
+        if v.schedule == SPLIT_K:
+            return f"{reason}; beside tiled, add a tile with the key split"
         return f"{reason}; use {fitting}" if fitting else reason
     return None
 

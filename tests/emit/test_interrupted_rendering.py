@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from generator.emit import manifest_reader
 from generator.files.updating import alone
+from generator.language.errors import CallError
 from tests.helpers.family_folder import FAMILY, FOLDER, KERNEL, OTHER, OUT, SMALLER, Interrupted
 from tests.helpers.support import BASE, LIMITED, LONGEST, ROOT, Spoken, contents
 
@@ -71,6 +73,9 @@ def test_an_interrupted_update_leaves_whole_files_and_is_healed(rerender, monkey
     manifest = json.loads(between["manifest.json"])
     assert manifest.pop("begun", []) == ([{"file": "family.yaml", "header": []}] if at > 1 else [])
     assert manifest == json.loads(old["manifest.json"])
+    if at > 1:
+        with pytest.raises(CallError, match="a rendering was interrupted; render the family again"):
+            manifest_reader.read(FOLDER)
     assert rerender("family.yaml").status == 0
     assert contents(FOLDER) == new
 
