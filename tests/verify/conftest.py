@@ -3,7 +3,6 @@ a browser.
 """
 
 import multiprocessing
-import os
 import shutil
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -21,22 +20,10 @@ _OUTCOMES = pytest.StashKey()
 
 
 def pytest_collection_finish(session):
-    """Begin with the kernels of every spec (test_generated.py), so that they are proved beside the other tests.
-
-    Where pytest-xdist runs several processes, the one that is given the file begins when it comes to it.
-    """
+    """Select the kernels of every spec, which test_generated.py proves."""
     selected = [item.callspec.params["job"] for item in session.items if item.name.startswith("test_verified[")]
     # With `--dist loadfile` one process runs all of a file.
-    outcomes = session.config.stash[_OUTCOMES] = Outcomes(selected, together=True)
-    if not session.config.option.collectonly and "PYTEST_XDIST_WORKER" not in os.environ:
-        _begin(outcomes)
-
-
-def _begin(outcomes):
-    """Work on everything but what needs the GPU, which is for one test at a time."""
-    levels = dict.fromkeys(job.level for job in outcomes.jobs if job.level != "gpu")
-    if levels and not outcomes.begun:
-        outcomes.begin(tuple(levels))
+    session.config.stash[_OUTCOMES] = Outcomes(selected, together=True)
 
 
 def pytest_unconfigure(config):
@@ -49,7 +36,8 @@ def pytest_unconfigure(config):
 def outcome(request):
     """What becomes of a job of test_generated.py, once it is done."""
     outcomes = request.config.stash[_OUTCOMES]
-    _begin(outcomes)
+    # What needs the GPU is for one test at a time.
+    outcomes.begin([*dict.fromkeys(job.level for job in outcomes.jobs if job.level != "gpu")])
     return outcomes
 
 
