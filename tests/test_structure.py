@@ -39,7 +39,7 @@ BOUNDS = {
     "commands": 987,
     "files": 696,
     "templates": 3124,
-    "tests": 31952,
+    "tests": 31954,
     "generated": 111610,
 }
 

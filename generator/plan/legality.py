@@ -156,11 +156,11 @@ def _no_blocks(v: Variant, tile: Tile) -> str | None:
         if size.bit_count() == count or (halves and size.bit_count() == 1):
             continue
         reason = f"{side} is {size}, and {v.schedule} needs {_SUMS[count]}"
-        fitting = schedule_of_blocks(side, size, splits=v.traits.splits and v.traits.pairs)
         if v.traits.pairs and count == 1:
             return reason
         if v.schedule == SPLIT_K:
             return f"{reason}; beside tiled, add a tile with the key split"
+        fitting = schedule_of_blocks(side, size, splits=v.traits.splits and v.traits.pairs)
         return f"{reason}; use {fitting}" if fitting else reason
     return None
 

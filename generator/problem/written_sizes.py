@@ -60,9 +60,9 @@ def written_sizes(text: str, least: int = 1, also: str = "") -> WrittenSizes:
     """The sizes that a text gives; raises ValueError, with the size that is wrong, for something else.
 
     A single number is taken as it is: the product says whether a kernel takes it. `also` is a form that the caller
-    takes beside these.
+    takes beside these. A text with both commas and x is refused: NxK,M is how `prepare` has it.
     """
-    match = _PRODUCT.fullmatch(text.replace(",", "x"))
+    match = _PRODUCT.fullmatch(text if "x" in text else text.replace(",", "x"))
     words = {key: word for key, word in match.groupdict().items() if word} if match else {}
     words = _named(text) if "=" in text else words
     if any(word.isdecimal() and int(word) < least for key, word in words.items() if len(key) == 1) or not words:

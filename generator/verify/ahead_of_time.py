@@ -67,8 +67,8 @@ def prepare(
         raise CallError(f"{folder} has no {MANIFEST}: name the folder of a rendered family")
     rendered = manifest_reader.read(folder)
     if rendered.package != "torch":
-        how = f"is rendered with 'package: {rendered.package}', which has no prepare; render it with 'package: torch'"
-        raise CallError(f"{folder} {how}")
+        why = f"is rendered with 'package: {rendered.package}', which has no prepare; render it with 'package: torch'"
+        raise CallError(f"{folder} {why}")
     family = load_family(folder.resolve())
     names = [name for name in family._KERNELS if fnmatch.fnmatchcase(name, only)]
     if not names:

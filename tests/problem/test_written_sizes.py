@@ -71,6 +71,8 @@ WRONG = [
     ("1:200x1:200x4", "at most 10000 sizes are possible, got 40000 in '1:200x1:200x4'"),
     ("1:64", "expected MxNxK"),
     ("1:x4x4", "expected MxNxK"),
+    ("4096x14336,1-64", "expected MxNxK"),
+    ("64x64x64,128", "expected MxNxK"),
     ("M=1:64,N=4", "K is missing in 'M=1:64,N=4'"),
     ("M=1,M=2,N=3,K=4", "M is given twice in 'M=1,M=2,N=3,K=4'"),
     ("M=1,N=3,K=4,L=2", "'L=2' is no size; expected KEY=SIZE; legal: M, N, K, B, G, pad, routing"),

@@ -199,7 +199,7 @@ def test_a_session_without_the_option_is_left_alone(tmp_path):
 
 
 def test_processes_are_started_where_tests_change_the_environment(monkeypatch):
-    """A process reads the environment as it starts: elsewhere it would, while a test changes it, and fail at times."""
+    """A process that another thread starts reads the environment while a test changes it, and fails at times."""
     threads = []
 
     def results(level, jobs, workers=None):
