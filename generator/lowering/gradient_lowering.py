@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -30,11 +30,15 @@ _HALVES = {GATE: "gate", X: "up"}
 
 @dataclass(frozen=True)
 class Stage:
-    """Statements of the kernel, which run where the pointer `given`, if it is named, is not None."""
+    """Statements of the kernel, which run where one of the pointers `given`, if there are any, is not None."""
 
     steps: tuple[StepView, ...]
     edges: Edges
-    given: str = ""
+    given: tuple[str, ...] = ()
+
+    @property
+    def condition(self) -> str:
+        return _given(self.given)
 
 
 class _Values(NamedTuple):
@@ -48,6 +52,11 @@ class _Values(NamedTuple):
     def running(self) -> str:
         """The running gradient of the half."""
         return f"{_GRADIENT}_{self.half}" if self.half else _GRADIENT
+
+
+def _given(pointers: tuple[str, ...]) -> str:
+    """The condition that one of the pointers is not None."""
+    return " or ".join(f"{x} is not None" for x in pointers)
 
 
 def _edges(rows: str) -> Edges:
@@ -88,22 +97,35 @@ class GradientView(GradientTensors):
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """The statements: the steps backwards, from the gradient of the result to that of the sum."""
-        stages = [self._statements((self.incoming("grad_out", MATRIX, loaded=_GRADIENT),), ())]
+        depth = INDENT * (2 if self.marked else 1)
+        load = StepView((self.incoming("grad_out", MATRIX, loaded=_GRADIENT),), (), (), depth)
+        given = ("grad_out_ptr",) * self.marked
+        stages = [Stage((load,), self.read, given)]
+        if given:
+            # Steps behind the last result that the loss uses have no part in it, as with torch: 0 * inf would be NaN.
+            stages.insert(0, self._statements((), (f"{_GRADIENT} = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)",)))
         for at, step in reversed(list(enumerate(self.steps))):
             output = step.step.output
             if output is not None:
                 if output.name not in self.gradient.constant:
                     stages.append(self._added(output.name, output.shape, gated=output.gated))
+                    given = (*given, *stages[-1].given)
                 continue
             halves = self._values(at)
-            stages += [self._made(operand, step, tree, halves) for operand, tree in step.operands.values()]
-            stages.append(
-                self._statements((), tuple(line for values in halves for line in self._chained(step, values)))
-            )
+            stages += [self._made(operand, step, tree, halves, given) for operand, tree in step.operands.values()]
+            lines = tuple(line for values in halves for line in self._chained(step, values))
+            if given and len(step.values) > 1:
+                both = tuple(f"{_GRADIENT}_{_HALVES[x]} = {_GRADIENT}" for x in step.values)
+                stages.append(self._statements((), both))
+            chained = Stage((StepView((), lines, (), depth),) * bool(lines), self.read, given)
+            if stages[-1].given == given:
+                chained = replace(chained, steps=(*stages.pop().steps, *chained.steps))
+            stages.append(chained)
         sums = (
             self._stored(self.outgoing_sum(form), MATRIX, running) for running, form in self._running(self.call.gated)
         )
-        return (*(each for each in stages if each.steps), Stage(tuple(sums), _edges("in_m"), "d_sum_ptr"))
+        stages.append(Stage(tuple(sums), _edges("in_m"), ("d_sum_ptr",)))
+        return tuple(each for each in stages if each.steps)
 
     @cached_property
     def forward(self) -> Stage:
@@ -154,9 +176,16 @@ class GradientView(GradientTensors):
             StepView((self.incoming(name, shape, form),), (f"{running} += {broadcast(name, shape)}",), (), 2 * INDENT)
             for running, form in self._running(gated)
         )
-        return Stage(tuple(added), self.read, f"{name}_ptr")
+        return Stage(tuple(added), self.read, (f"{name}_ptr",))
 
-    def _made(self, operand: EpilogueOperand, step: StepGradient, tree: ast.expr, halves: tuple[_Values, ...]) -> Stage:
+    def _made(
+        self,
+        operand: EpilogueOperand,
+        step: StepGradient,
+        tree: ast.expr,
+        halves: tuple[_Values, ...],
+        given: tuple[str, ...],
+    ) -> Stage:
         """The statements that store the gradient of an operand; in front of a gate both halves are read for it."""
         shape = MATRIX if self.of_groups(operand) else COLUMNS if operand.shape == HALVES else operand.shape
         stored: list[StepView] = []
@@ -167,6 +196,9 @@ class GradientView(GradientTensors):
             lines_of_value = to_triton(product(ast.Name(_GRADIENT), tree), self._names(step, values), target=target)
             if lines_of_value == (f"{target} = {values.running}",):
                 lines_of_value, target = (), values.running
+            elif given:
+                chained = (f"{' ' * INDENT}{line}" for line in lines_of_value)
+                lines_of_value = (f"{target} = {values.running}", f"if {_given(given)}:", *chained)
             lines, parts = (*lines, *lines_of_value), [*parts, target]
             if operand.shape == HALVES:
                 form = self.places[GATE if values.half == "gate" else X]
@@ -174,7 +206,7 @@ class GradientView(GradientTensors):
                 lines, parts = (), []
         if parts:
             stored.append(self._stored(self.outgoing(operand), shape, " + ".join(parts), lines))
-        return Stage(tuple(stored), _edges("in_m"), f"d_{operand.name}_ptr")
+        return Stage(tuple(stored), _edges("in_m"), (f"d_{operand.name}_ptr",))
 
     def _stored(self, matrix: Matrix, shape: str, value: str, lines: tuple[str, ...] = ()) -> StepView:
         """The step that stores a gradient, or the tile's part of one that is a sum."""

@@ -61,6 +61,11 @@ class GradientTensors:
         return tuple((x, shapes.get(x.name, MATRIX)) for x in differentiable)
 
     @property
+    def marked(self) -> bool:
+        """Whether a loss may use other results alone: the gradient of C is then None, of which a call has the sizes."""
+        return len(self.results) > 1
+
+    @property
     def operands(self) -> tuple[tuple[EpilogueOperand, Argument], ...]:
         """What the chain reads."""
         return tuple(zip(self.v.epilogue.operands, self.call.operands, strict=True))
@@ -178,6 +183,8 @@ class GradientTensors:
     def _slots(self) -> tuple[Slot, ...]:
         """The kernel's parameters that are no constants, in order."""
         slots = [x.slot for x in self.tensors]
+        if self.marked:
+            slots[0] = Slot("grad_out_ptr", 'grad_out if "out" in needed else None')
         if self.grouped:
             slots.append(Slot("group_ptr", "group") if self.by_group else Slot("offsets_ptr", "offsets"))
         slots += [

@@ -67,7 +67,7 @@ def keyword(name: str, body: str, depth: int = 3 * INDENT) -> str:
 
 
 #: Names in functions that are no parameters.
-_OWN = {*_HELPERS, "True", "False", "None", "torch", "lambda"}
+_OWN = {*_HELPERS, "True", "False", "None", "torch", "lambda", "if", "else", "in"}
 
 
 def _split(text: str) -> list[str]:

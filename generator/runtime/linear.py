@@ -23,6 +23,8 @@ main_grad = added("main_grad")
 _ACCUMULATING = "a contract of layout crr with [{accumulate: {beta: 1}}]"
 #: Where torch's own product is a candidate, what has the rules.
 _torchs = added("aten_product")
+# Looked up once: a layer's call counts each look.
+_traced, _recorded = torch.compiler.is_dynamo_compiling, torch.is_grad_enabled
 
 
 def _fitting(*wanted: Any) -> str | None:
@@ -98,23 +100,24 @@ class Linear(torch.nn.Linear):
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """The contract of `input`, with the weight as its column-major B."""
-        if torch.compiler.is_dynamo_compiling():
+        if _traced():
             return self._multiplied(require_tensor("input", input), self.weight)
-        if self.accumulate_into and torch.is_grad_enabled():
+        left, parameters, recorded = self._left, self._parameters, _recorded()
+        if recorded and self.accumulate_into:
             x, weight = require_tensor("input", input), self.weight
             kept = getattr(weight, self.accumulate_into, None) if weight.requires_grad else None
             usual = is_plain(x) and is_plain(weight) and x.dim() and not x.is_nested and x.dtype == weight.dtype
             if kept is not None and usual:
                 adding = main_grad.contract_for(weight, kept)
                 return main_grad.added(self._multiplied(x, weight.detach()), x, weight, kept, adding)  # type: ignore[no-any-return]
-        left, own = self._left, self._parameters.get("weight")
+        own = parameters.get("weight")
         if left is None or own is None or type(input) is not torch.Tensor:
             return self._multiplied(require_tensor("input", input), self.weight)
         # What torch's product takes is short, so that each look at a tensor or a module counts here.
-        known: Any = (input.shape, input.requires_grad, own.requires_grad) if torch.is_grad_enabled() else input.shape
+        known: Any = (input.shape, input.requires_grad, own.requires_grad) if recorded else input.shape
         if left.get(known) == self.contract and not deterministic():
             try:
-                return functional.linear(input, own, self._parameters["bias"])
+                return functional.linear(input, own, parameters["bias"])
             except (KeyError, RuntimeError):
                 # A parametrized bias, or an input of another type: what follows takes or refuses it.
                 pass

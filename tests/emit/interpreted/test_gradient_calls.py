@@ -77,6 +77,41 @@ def test_each_result_alone_has_a_gradient(family):
     assert [output.name for output in variant.epilogue.outputs] == ["preact", "row_sum", "col_sum"]
 
 
+@pytest.mark.parametrize(
+    ("gated", "used"), [(False, "pre"), (True, "pre"), (True, "mid"), (True, "both")], ids=lambda x: f"{x}"
+)
+def test_steps_behind_the_results_that_are_used_have_no_part_in_gradients(render, gated, used):
+    """As with torch: their derivatives, which are infinite, times no gradient are not NaN."""
+    family = render(
+        "infinite",
+        spec(
+            "layout: rcr; dtype: fp32; load: pointer; backward: kernels; ops: {root: {formula: 'sqrt(x)'}}; epilogue: "
+            "[[bias, {save: pre}, swiglu, {save: mid}, mul], [bias, {save: pre}, root, scale_n, {save: mid}, mul]]"
+        ),
+    )
+    call = getattr(family, f"gemm_fp32_rcr_bias_save_1pre_{'swiglu' if gated else 'root_scalen'}_save_1mid_mul")
+    m, n, wide = 20, 24, 48 if gated else 24
+    given = {"a": torch.zeros(m, 32), "b": drawn((wide, 32), torch.float32).mT, "bias": torch.zeros(wide)}
+    given |= {"mul": torch.full((m, n), torch.inf)} | ({} if gated else {"scale_n": torch.full((n,), torch.inf)})
+    weights = {"pre": drawn((m, wide), torch.float32), "mid": drawn((m, n), torch.float32)}
+
+    def backward(call, given):
+        given = {x: value.detach().requires_grad_() for x, value in given.items()}
+        _, pre, mid = call(**given)
+        sum((x * weights[name]).sum() for name, x in (("pre", pre), ("mid", mid)) if used in (name, "both")).backward()
+        return {x: torch.zeros_like(value) if value.grad is None else value.grad for x, value in given.items()}
+
+    def theirs(a, b, bias, mul, scale_n=None):
+        pre = a @ b + bias
+        gate, up = pre.chunk(2, 1) if gated else (pre, pre)
+        mid = torch.nn.functional.silu(gate) * up if gated else pre.sqrt() * scale_n
+        return mid * mul, pre, mid
+
+    expected = backward(theirs, given)
+    assert all(bool(x.isfinite().all()) for x in expected.values())
+    torch.testing.assert_close(backward(call, given), expected, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("name", [NONE, BIAS, OUTPUTS, GATED])
 def test_gradients_of_the_result_may_have_any_strides(family, name):
     m, n = 20, 24
