@@ -52,9 +52,11 @@ def changed(name: str, change: Callable[[Any], Any] | None) -> Callable[[Call], 
     return spoil
 
 
-def longer(x: torch.Tensor) -> torch.Tensor:
-    """A matrix, or a batch, with one more row."""
-    return torch.cat([x, x[..., :1, :]], -2)
+def longer(x: torch.Tensor, dim: int = -2) -> torch.Tensor:
+    """A tensor with one more element along a dimension, as a matrix or batch with one more row."""
+    # On a GPU torch joins no scales of MX.
+    values = x.view(torch.uint8) if x.dtype == torch.float8_e8m0fnu else x
+    return torch.cat([values, values.narrow(dim, 0, 1)], dim).view(x.dtype)
 
 
 def other_layout(x: torch.Tensor) -> torch.Tensor:

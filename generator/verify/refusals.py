@@ -107,7 +107,7 @@ def _wrong(x: Argument, shape: tuple[int, ...], described: ContractCall) -> Iter
             yield wrong("matrix", "is a single matrix", (str(shape[1:]),), lambda t: t[0])
     else:
         if not numbering or (x is not described.rows and described.products.divided == "M"):
-            yield wrong("shape", "is too long", (wider,), lambda t: torch.cat([t, t[..., :1]], -1))
+            yield wrong("shape", "is too long", (wider,), lambda t: longer(t, -1))
         if numbering:
             yield wrong("matrix", "is a matrix", (f"(1, {last})",), lambda t: t[None])
         if x.extents[-1] != "1":
@@ -144,7 +144,7 @@ def _factors(kernel: Kernel, case: Case) -> Iterator[Refusal]:
     words = str(k), str(k // b.packed - 1)
     yield Refusal("inner", "a and b have different K", words, changed("b", lambda b: b[..., :-1, :]))
     if v.symmetric:
-        spoil = changed("b", lambda b: torch.cat([b, b[..., :1]], -1).to(b.dtype))
+        spoil = changed("b", lambda b: longer(b, -1))
         yield Refusal("square", "N is not M", ("M", str(m), str(n + 1)), spoil)
     if b.fragments:
         words = (str(k - b.packed), f"multiples of {b.together}")
