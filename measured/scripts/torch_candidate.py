@@ -34,7 +34,7 @@ from generator.files.writing import write
 from generator.plan.devices import slug
 
 SPECS = {
-    "bits16": "layout: [rcr, rrr]\ndtype: [bf16, fp16]\nepilogue: [none, bias]\n",
+    "bits16": "layout: [rcr, rrr, crr]\ndtype: [bf16, fp16]\nepilogue: [none, bias]\n",
     "bits8": "layout: rcr\ndtype: [fp8e4m3, {a: fp8e4m3, precision: fast}, "
     "{a: fp8e4m3, scales: {a: [1, 128], b: [128, 128]}}]\n",
 }
@@ -52,7 +52,9 @@ class Case:
 CASES = {
     "bf16_rcr": Case("bits16", "gemm_bf16_rcr_none", 48),
     "fp16_rcr": Case("bits16", "gemm_fp16_rcr_none", 16),
-    "bf16_rrr": Case("bits16", "gemm_bf16_rrr_none", 20),
+    "bf16_rrr": Case("bits16", "gemm_bf16_rrr_none", 40),
+    # Gradients of weights: N and K of a layer are M and N, and the rows are K.
+    "bf16_crr": Case("bits16", "gemm_bf16_crr_none", 40),
     "bf16_bias": Case("bits16", "gemm_bf16_rcr_bias", 16),
     "fp8_full": Case("bits8", "gemm_fp8e4m3_rcr_none", 20),
     "fp8_fast": Case("bits8", "gemm_fp8e4m3_fp32_bf16_fast_rcr_none", 20),
@@ -74,6 +76,8 @@ def sizes(name: str) -> list[tuple[int, int, int]]:
     unique: dict[tuple[int, int, int], None] = {}
     while len(unique) < CASES[name].sizes:
         m, (n, k) = drawn.choice(ROWS), drawn.choice(PAIRS)
+        if "_crr_" in CASES[name].contract:
+            m, n, k = n, k, m
         if m * max(n, k) < 2**28:
             unique[m, n, k] = None
     return [*unique]
@@ -82,8 +86,14 @@ def sizes(name: str) -> list[tuple[int, int, int]]:
 def operands(case: Case, m: int, n: int, k: int) -> dict[str, Tensor]:
     """The operands of one call; values are small, so that sums of fp8 stay in the range of bf16."""
     dtype = torch.float16 if "fp16" in case.contract else torch.bfloat16
-    a, b = torch.randn(m, k, device="cuda", dtype=dtype), torch.randn(n, k, device="cuda", dtype=dtype) * k**-0.5
-    b = b.t() if "_rcr_" in case.contract else b.t().contiguous()
+    of_a, of_b, _ = case.contract.split("_")[-2]
+    a = (
+        torch.randn(m, k, device="cuda", dtype=dtype)
+        if of_a == "r"
+        else torch.randn(k, m, device="cuda", dtype=dtype).t()
+    )
+    b = torch.randn(n, k, device="cuda", dtype=dtype) * k**-0.5
+    b = b.t() if of_b == "c" else b.t().contiguous()
     if case.family == "bits8":
         a, b = a.to(torch.float8_e4m3fn), (8 * b).to(torch.float8_e4m3fn)
     given = {"a": a, "b": b}
