@@ -35,9 +35,6 @@ DEVICE = MEASURED / "nvidia_h200"
 #: Another GPU, on which fp32 in full precision and tf32x3 were tuned; some others were measured on both.
 OTHER = MEASURED / "nvidia_h100_80gb_hbm3"
 
-#: Families of which the level gpu has not run all kernels yet, as docs/proving.md says.
-NEWER = ("quantised_blocks", "library_epilogues", "w4a8")
-
 #: The results that pages summarize, by suite; `_other` are those of the other GPU where both have some.
 RESULTS: Mapping[str, Path] = {
     suite: folder / f"bench_{suite}.json"
@@ -139,28 +136,19 @@ def _rendered() -> tuple[manifest_reader.Rendered, ...]:
 
 @functools.cache
 def _current() -> frozenset[proof_records.Subject]:
-    return frozenset(proof_records.current([family for family in _rendered() if family.name not in NEWER]))
+    return frozenset(proof_records.current(_rendered()))
 
 
 def kernels(triton: str = "") -> str:
-    """The kernels of `specs/`, one that two families share once; those that a version of Triton compiles.
-
-    Without the families of NEWER, whose kernels `newer` counts.
-    """
+    """The kernels of `specs/`, one that two families share once; those that a version of Triton compiles."""
     of = {kernel.name: kernel.triton for family in _rendered() for kernel in family.kernels}
     subjects = {subject.kernel for subject in _distinct()}
     taken = [name for name in subjects if not triton or triton in minor_versions(SpecifierSet(of[name]))]
     return f"{sum(1 for subject in _distinct() if subject.kernel in set(taken)):,}"
 
 
-def newer() -> str:
-    """The kernels of the families of NEWER, one that two of them share once."""
-    own = [family for family in _rendered() if family.name in NEWER]
-    return f"{sum(1 for subject in frozenset(proof_records.current(own)) if subject.host):,}"
-
-
 def _distinct() -> frozenset[proof_records.Subject]:
-    """Device and host code of each kernel, once, but for the families of NEWER."""
+    """Device and host code of each kernel, once."""
     return frozenset(subject for subject in _current() if subject.host)
 
 
@@ -225,7 +213,7 @@ FIGURES: Mapping[str, Callable[..., str]] = {
     each.__name__: each
     for each in (
         *(mean, least, sizes, under, aligned_sizes, aligned_mean, suite_sizes),
-        *(shapes, kernels, newer, proved, recorded, rendered, lines, unchosen, of_family),
+        *(shapes, kernels, proved, recorded, rendered, lines, unchosen, of_family),
     )
 }
 

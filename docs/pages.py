@@ -172,6 +172,7 @@ def _torch_candidate() -> str:
         "bf16_rcr": "bf16, weights as in `nn.Linear`",
         "fp16_rcr": "fp16, the same",
         "bf16_rrr": "bf16, B row-major",
+        "bf16_crr": "bf16, A column-major and B row-major, as a weight's gradient",
         "bf16_bias": "bf16, with a bias",
         "fp8_full": "fp8, `full`",
         "fp8_fast": "fp8, `fast`",
