@@ -24,27 +24,27 @@ ORDER = (
 #: Lines of Python, and of templates, that each room has at most. A change may lower a bound; it raises one only by what
 #: a user gains.
 BOUNDS = {
-    "language": 5262,
+    "language": 5267,
     "epilogue": 1597,
     "plan": 3898,
-    "lowering": 4416,
+    "lowering": 4455,
     "emit": 7088,
-    "runtime": 8378,
+    "runtime": 8383,
     "cost": 728,
     "problem": 1977,
-    "verify": 7072,
+    "verify": 7074,
     "bounds": 5496,
     "bench": 3607,
     "tune": 3479,
     "commands": 987,
     "files": 696,
     "templates": 3124,
-    "tests": 31954,
-    "generated": 111610,
+    "tests": 31986,
+    "generated": 111640,
 }
 
 #: Words of docs/*.md by hand: without the tables, figures and output of commands that docs/pages.py makes.
-WORDS = 34183
+WORDS = 34205
 _MADE = re.compile(r"<!-- table: .*?<!-- end of table -->|^```console\n.*?^```$|<!-- .*? -->", re.M | re.S)
 
 

@@ -294,7 +294,8 @@ class Variant:
     @cached_property
     def name(self) -> str:
         """The kernel's name, an injective function of the axes: contract, `__`, how it is computed."""
-        how = [self.schedule, self.load, self.masking, self.swizzle, *self._later("store", "product", "math")]
+        schedule = SCHEDULE[self.schedule].written(self.schedule)
+        how = [schedule, self.load, self.masking, self.swizzle, *self._later("store", "product", "math")]
         return f"{self.contract}__{'_'.join(word.replace('_', '') for word in how)}"
 
     def _later(self, *axes: str) -> list[str]:

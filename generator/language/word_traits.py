@@ -98,6 +98,10 @@ class Schedule(Word):
     #: The word whose template its kernels have; its own if it is empty.
     template: str = ""
 
+    def written(self, word: str) -> str:
+        """How a kernel's name has its word: of tiles of several blocks with their number and the side they divide."""
+        return f"{'split_k' if self.splits else 'tiled'}{self.blocks}{self.side}" if self.pairs else word
+
     @property
     def twice(self) -> bool:
         """Whether there are two kernels, launched one after the other, with memory between them."""

@@ -63,7 +63,7 @@ TILES = [
 SCHEDULES = ("tiled", "persistent")
 WORKERS = 12
 #: The kernels of a layer that are timed: those for many rows, with aligned operands.
-HOWS = ("tiled_descriptor", "persistent_descriptor", "paired_descriptor")
+HOWS = ("tiled_descriptor", "persistent_descriptor", "tiled2n_descriptor")
 UP = "gemm_fp8e4m3_a1x128_b128x128_rcr_swiglu_quantize_fp8e4m3"
 DOWN = "gemm_fp8e4m3_a1x128_b128x128_rcr_none"
 

@@ -28,7 +28,7 @@ def seconds(v, sizes, **config):
     [
         ("gemm16", "gemm_fp16_rcr_none__tiled_descriptor_auto_grouped"),
         ("gemm16", "gemm_fp16_rcr_none__tiled_pointer_auto_grouped_productexchanged"),
-        ("gemm16", "gemm_fp16_rcr_none__paired_descriptor_auto_grouped_storepointer"),
+        ("gemm16", "gemm_fp16_rcr_none__tiled2n_descriptor_auto_grouped_storepointer"),
         ("batched", "bmm_fp16_rcr_none__persistent_descriptor_auto_grouped"),
         ("fused", "gemm_bf16_rcr_swiglu__splitk_descriptor_auto_grouped_storepointer"),
         ("stream_k", "gemm_fp16_rcr_none__streamk_pointer_auto_grouped"),
