@@ -26,7 +26,7 @@ ORDER = (
 BOUNDS = {
     "language": 5267,
     "epilogue": 1597,
-    "plan": 3898,
+    "plan": 3907,
     "lowering": 4455,
     "emit": 7088,
     "runtime": 8383,
@@ -39,12 +39,12 @@ BOUNDS = {
     "commands": 987,
     "files": 696,
     "templates": 3124,
-    "tests": 31986,
+    "tests": 31995,
     "generated": 111640,
 }
 
 #: Words of docs/*.md by hand: without the tables, figures and output of commands that docs/pages.py makes.
-WORDS = 34205
+WORDS = 34326
 _MADE = re.compile(r"<!-- table: .*?<!-- end of table -->|^```console\n.*?^```$|<!-- .*? -->", re.M | re.S)
 
 
