@@ -29,7 +29,7 @@ BOUNDS = {
     "plan": 3907,
     "lowering": 4455,
     "emit": 7088,
-    "runtime": 8383,
+    "runtime": 8386,
     "cost": 728,
     "problem": 1977,
     "verify": 7074,
@@ -40,7 +40,7 @@ BOUNDS = {
     "files": 696,
     "templates": 3124,
     "tests": 31995,
-    "generated": 111640,
+    "generated": 111643,
 }
 
 #: Words of docs/*.md by hand: without the tables, figures and output of commands that docs/pages.py makes.

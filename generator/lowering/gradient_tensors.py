@@ -184,7 +184,7 @@ class GradientTensors:
         """The kernel's parameters that are no constants, in order."""
         slots = [x.slot for x in self.tensors]
         if self.marked:
-            slots[0] = Slot("grad_out_ptr", 'grad_out if "out" in needed else None')
+            slots[0] = Slot("grad_out_ptr", 'None if "no out" in needed else grad_out')
         if self.grouped:
             slots.append(Slot("group_ptr", "group") if self.by_group else Slot("offsets_ptr", "offsets"))
         slots += [

@@ -149,7 +149,7 @@ def _functions(contract: Operator) -> _Functions:
         if "scatter" in given:
             # The gradients of the product's rows, where it wrote them.
             out = selected_rows.named(out, given["scatter"], turned=False)
-        grads, needed = {**grads, "out": out}, {**needed, "out": grads["out"] is not None}
+        grads, needed = {**grads, "out": out}, {**needed, "no out": grads["out"] is None}
         grads_of = {"sum": out.to(ctx.dtype).contiguous()} if chain is None else chain.run(grads, given, needed, unseen)
         for x, (dims, dtype) in zip(sums, ctx.types):
             if needed[x]:
@@ -200,7 +200,7 @@ def _functions(contract: Operator) -> _Functions:
         """
         if grouped or symmetric or grads["out"] is None or any(needed[x] for x in signature.numbers):
             return None
-        launch, launched = chain.repeated(grads, given, {**needed, "out": True}) if chain else (None, {"sum": 0})
+        launch, launched = chain.repeated(grads, given, {**needed, "no out": False}) if chain else (None, {"sum": 0})
         if launch is None and (chain or summed is not grads["out"]):
             return None
         at = {x: place for place, x in enumerate([*(f"grad_{x}" for x in results), *given])}

@@ -29,8 +29,8 @@ class Chain:
         self.tensors = [*["sum"] * ("sum" in gradient), *signature.tensors]
         self.of = [x.of for x in self.table.results]
         self.names = ["sum", *signature.tensors, *signature.numbers]
-        # Of which gradients are needed, and whether that of C counts.
-        self.marks = [*self.names, "out"]
+        # What a launch is told: of which operands the gradients are needed, and whether C has none.
+        self.marks = [*self.names, "no out"]
         self.read = [*self.incoming, *self.tensors, *signature.numbers]
         self.cached: dict[tuple[object, ...], Repeat] = {}
         # Single tensors, no list: what loops over a batch of gradients, as for a Jacobian, takes no other results.
@@ -99,7 +99,7 @@ class Chain:
         # DTensor takes the shapes of one call for those of others, whatever is needed.
         every = self.sharding is not None and self.sharding.sharded(arguments)
         gradients = self.operator(
-            *arguments, [needed[x] or (every and x not in (*self.signature.numbers, "out")) for x in self.marks]
+            *arguments, [needed[x] or (every and x not in (*self.signature.numbers, "no out")) for x in self.marks]
         )
         return dict(zip(self.names, gradients if len(self.names) > 1 else (gradients,)))
 

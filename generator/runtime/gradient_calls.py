@@ -14,7 +14,10 @@ from .memory import Memory
 
 @dataclass(frozen=True, eq=False)
 class GradientCall(Call):
-    """A call whose keyword `needed` has the names of what gradients are needed of; the other results are None."""
+    """A call whose keyword `needed` has the names of what gradients are needed of; the other results are None.
+
+    With "no out" among them the gradient of C is none, and has its shape alone.
+    """
 
     @property
     def sizes(self) -> tuple[str, ...]:
