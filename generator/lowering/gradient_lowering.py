@@ -30,15 +30,11 @@ _HALVES = {GATE: "gate", X: "up"}
 
 @dataclass(frozen=True)
 class Stage:
-    """Statements of the kernel, which run where one of the pointers `given`, if there are any, is not None."""
+    """Statements of the kernel, which run where the condition `given` holds, if there is one."""
 
     steps: tuple[StepView, ...]
     edges: Edges
-    given: tuple[str, ...] = ()
-
-    @property
-    def condition(self) -> str:
-        return _given(self.given)
+    given: str = ""
 
 
 class _Values(NamedTuple):
@@ -52,11 +48,6 @@ class _Values(NamedTuple):
     def running(self) -> str:
         """The running gradient of the half."""
         return f"{_GRADIENT}_{self.half}" if self.half else _GRADIENT
-
-
-def _given(pointers: tuple[str, ...]) -> str:
-    """The condition that one of the pointers is not None."""
-    return " or ".join(f"{x} is not None" for x in pointers)
 
 
 def _edges(rows: str) -> Edges:
@@ -97,10 +88,8 @@ class GradientView(GradientTensors):
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
         """The statements: the steps backwards, from the gradient of the result to that of the sum."""
-        depth = INDENT * (2 if self.marked else 1)
-        load = StepView((self.incoming("grad_out", MATRIX, loaded=_GRADIENT),), (), (), depth)
-        given = ("grad_out_ptr",) * self.marked
-        stages = [Stage((load,), self.read, given)]
+        given = "grad_out_ptr is not None" if self.marked else ""
+        stages = [self._statements((self.incoming("grad_out", MATRIX, loaded=_GRADIENT),), (), given)]
         if given:
             # Steps behind the last result that the loss uses have no part in it, as with torch: 0 * inf would be NaN.
             stages.insert(0, self._statements((), (f"{_GRADIENT} = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)",)))
@@ -109,7 +98,7 @@ class GradientView(GradientTensors):
             if output is not None:
                 if output.name not in self.gradient.constant:
                     stages.append(self._added(output.name, output.shape, gated=output.gated))
-                    given = (*given, *stages[-1].given)
+                    given = f"{given} or {stages[-1].given}"
                 continue
             halves = self._values(at)
             stages += [self._made(operand, step, tree, halves, given) for operand, tree in step.operands.values()]
@@ -117,14 +106,14 @@ class GradientView(GradientTensors):
             if given and len(step.values) > 1:
                 both = tuple(f"{_GRADIENT}_{_HALVES[x]} = {_GRADIENT}" for x in step.values)
                 stages.append(self._statements((), both))
-            chained = Stage((StepView((), lines, (), depth),) * bool(lines), self.read, given)
+            chained = self._statements((), lines, given)
             if stages[-1].given == given:
                 chained = replace(chained, steps=(*stages.pop().steps, *chained.steps))
             stages.append(chained)
         sums = (
             self._stored(self.outgoing_sum(form), MATRIX, running) for running, form in self._running(self.call.gated)
         )
-        stages.append(Stage(tuple(sums), _edges("in_m"), ("d_sum_ptr",)))
+        stages.append(Stage(tuple(sums), _edges("in_m"), "d_sum_ptr is not None"))
         return tuple(each for each in stages if each.steps)
 
     @cached_property
@@ -159,8 +148,9 @@ class GradientView(GradientTensors):
         if at < self._deepest:
             yield step.step.tree
 
-    def _statements(self, loaded: tuple[Matrix | Vector, ...], lines: tuple[str, ...]) -> Stage:
-        return Stage((StepView(loaded, lines, (), INDENT),) if loaded or lines else (), self.read)
+    def _statements(self, loaded: tuple[Matrix | Vector, ...], lines: tuple[str, ...], given: str = "") -> Stage:
+        depth = INDENT * (2 if given else 1)
+        return Stage((StepView(loaded, lines, (), depth),) if loaded or lines else (), self.read, given)
 
     def _running(self, gated: bool) -> Iterator[tuple[str, str]]:
         """The running gradient, or both in front of a gate, each with the place of its columns."""
@@ -176,7 +166,7 @@ class GradientView(GradientTensors):
             StepView((self.incoming(name, shape, form),), (f"{running} += {broadcast(name, shape)}",), (), 2 * INDENT)
             for running, form in self._running(gated)
         )
-        return Stage(tuple(added), self.read, (f"{name}_ptr",))
+        return Stage(tuple(added), self.read, f"{name}_ptr is not None")
 
     def _made(
         self,
@@ -184,7 +174,7 @@ class GradientView(GradientTensors):
         step: StepGradient,
         tree: ast.expr,
         halves: tuple[_Values, ...],
-        given: tuple[str, ...],
+        given: str,
     ) -> Stage:
         """The statements that store the gradient of an operand; in front of a gate both halves are read for it."""
         shape = MATRIX if self.of_groups(operand) else COLUMNS if operand.shape == HALVES else operand.shape
@@ -198,7 +188,7 @@ class GradientView(GradientTensors):
                 lines_of_value, target = (), values.running
             elif given:
                 chained = (f"{' ' * INDENT}{line}" for line in lines_of_value)
-                lines_of_value = (f"{target} = {values.running}", f"if {_given(given)}:", *chained)
+                lines_of_value = (f"{target} = {values.running}", f"if {given}:", *chained)
             lines, parts = (*lines, *lines_of_value), [*parts, target]
             if operand.shape == HALVES:
                 form = self.places[GATE if values.half == "gate" else X]
@@ -206,7 +196,7 @@ class GradientView(GradientTensors):
                 lines, parts = (), []
         if parts:
             stored.append(self._stored(self.outgoing(operand), shape, " + ".join(parts), lines))
-        return Stage(tuple(stored), _edges("in_m"), (f"d_{operand.name}_ptr",))
+        return Stage(tuple(stored), _edges("in_m"), f"d_{operand.name}_ptr is not None")
 
     def _stored(self, matrix: Matrix, shape: str, value: str, lines: tuple[str, ...] = ()) -> StepView:
         """The step that stores a gradient, or the tile's part of one that is a sum."""

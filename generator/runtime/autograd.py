@@ -200,7 +200,7 @@ def _functions(contract: Operator) -> _Functions:
         """
         if grouped or symmetric or grads["out"] is None or any(needed[x] for x in signature.numbers):
             return None
-        launch, launched = chain.repeated(grads, given, {**needed, "no out": False}) if chain else (None, {"sum": 0})
+        launch, launched = chain.repeated(grads, given, needed) if chain else (None, {"sum": 0})
         if launch is None and (chain or summed is not grads["out"]):
             return None
         at = {x: place for place, x in enumerate([*(f"grad_{x}" for x in results), *given])}

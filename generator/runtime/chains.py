@@ -29,8 +29,8 @@ class Chain:
         self.tensors = [*["sum"] * ("sum" in gradient), *signature.tensors]
         self.of = [x.of for x in self.table.results]
         self.names = ["sum", *signature.tensors, *signature.numbers]
-        # What a launch is told: of which operands the gradients are needed, and whether C has none.
-        self.marks = [*self.names, "no out"]
+        # The flags of a launch: the gradients that are needed, and whether C has none.
+        self.flags = [*self.names, "no out"]
         self.read = [*self.incoming, *self.tensors, *signature.numbers]
         self.cached: dict[tuple[object, ...], Repeat] = {}
         # Single tensors, no list: what loops over a batch of gradients, as for a Jacobian, takes no other results.
@@ -53,7 +53,7 @@ class Chain:
         *operands, needed = [as_plain(x) for x in arguments]
         given = dict(zip([*self.incoming, *self.tensors], operands))
         given |= self.signature.unpacked_numbers(operands[len(given) :])
-        gradients = self._launched({**given, "needed": [x for x, needs in zip(self.marks, needed) if needs]})
+        gradients = self._launched({**given, "needed": [x for x, needs in zip(self.flags, needed) if needs]})
         empty = given["grad_out"].new_empty
         every = tuple([empty(0) if gradients.get(x) is None else gradients[x] for x in self.names])
         return every if len(every) > 1 else every[0]
@@ -88,7 +88,7 @@ class Chain:
         """What a launch is given."""
         read = {name: grads[x] for name, x in self.incoming.items()}
         read |= {x: given[x] for x in (*self.tensors, *self.signature.numbers)}
-        return {**read, "needed": [x for x in self.marks if needed[x]]}
+        return {**read, "needed": [x for x in self.flags if needed.get(x)]}
 
     def run(self, grads: _Gradients, given: Operands, needed: _Needed, unseen: bool) -> dict[str, Any]:
         """The gradients by those of the results and the saved operands; `unseen`: torch need not see the call."""
@@ -98,9 +98,8 @@ class Chain:
         arguments += self.signature.packed_numbers(given)
         # DTensor takes the shapes of one call for those of others, whatever is needed.
         every = self.sharding is not None and self.sharding.sharded(arguments)
-        gradients = self.operator(
-            *arguments, [needed[x] or (every and x not in (*self.signature.numbers, "no out")) for x in self.marks]
-        )
+        flags = [needed[x] or (every and x not in self.signature.numbers) for x in self.names]
+        gradients = self.operator(*arguments, [*flags, needed["no out"]])
         return dict(zip(self.names, gradients if len(self.names) > 1 else (gradients,)))
 
     def repeated(self, grads: _Gradients, given: Operands, needed: _Needed) -> tuple[Repeat | None, dict[str, int]]:

@@ -23,7 +23,7 @@ main_grad = added("main_grad")
 _ACCUMULATING = "a contract of layout crr with [{accumulate: {beta: 1}}]"
 #: Where torch's own product is a candidate, what has the rules.
 _torchs = added("aten_product")
-# Looked up once: a layer's call counts each look.
+# Global, because a look at a module takes long beside what a layer's call does.
 _traced, _recorded = torch.compiler.is_dynamo_compiling, torch.is_grad_enabled
 
 
