@@ -391,6 +391,20 @@ def _training_aten() -> str:
     return markdown(("torch and family in ms, ratio; sequences x tokens", *(one["device"] for one in measured)), rows)
 
 
+def _experts() -> str:
+    """The ratios of whole layers of experts."""
+    counts, steps = (16, 512, 4096), {"forward, eager": "inference eager", "forward, CUDA graph": "inference graph"}
+    rows = []
+    for one in _of_both("experts.json"):
+        for model in ("mixtral", "qwen3"):
+            cells = [one["device"], model.capitalize()]
+            for step in (*steps.values(), "training"):
+                ratios = (one[model][f"{step} {count}"]["ratio of family"]["median"] for count in counts)
+                cells.append(", ".join(f"{ratio:.2f}" for ratio in ratios))
+            rows.append(tuple(cells))
+    return markdown(("GPU", "sizes of", *steps, "training step, eager"), rows)
+
+
 def _taken(each: dict[str, Any] | None) -> str:
     """Torch's time, the family's and their ratio."""
     return f"{each['torch']:.4g} and {each['family']:.4g}, {each['ratio']:.2f}" if each else ""
@@ -455,6 +469,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "errors": _errors,
     "training": _training,
     "training_aten": _training_aten,
+    "experts": _experts,
 }
 
 #: Plot -> the suite, and the cases that it shows.

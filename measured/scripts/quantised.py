@@ -25,7 +25,7 @@ import multiprocessing
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -105,10 +105,10 @@ def compiled(work: tuple[str, str, int]) -> None:
         print(f"{name} {index}: {error}", file=sys.stderr)
 
 
-def kernels_of(family: ModuleType, contract: str) -> dict[str, ModuleType]:
-    """The kernels of a contract that HOWS names, by the part of their names behind it."""
+def kernels_of(family: ModuleType, contract: str, hows: Sequence[str] = HOWS) -> dict[str, ModuleType]:
+    """The kernels of a contract that `hows` names, by the part of their names behind it."""
     folder = Path(str(family.__file__)).parent
-    names = sorted(path.stem for how in HOWS for path in folder.glob(f"{contract}__{how}*.py"))
+    names = sorted(path.stem for how in hows for path in folder.glob(f"{contract}__{how}*.py"))
     return {name.partition("__")[2]: __import__(f"{family.__name__}.{name}", fromlist=["gemm"]) for name in names}
 
 

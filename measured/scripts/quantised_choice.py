@@ -8,9 +8,7 @@ is a replay of a CUDA graph of several calls, whose operands take turns. Needs a
 
 from __future__ import annotations
 
-import csv
 import importlib
-import io
 import multiprocessing
 import sys
 import tempfile
@@ -20,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch_candidate import APART, captured, microseconds
+from quantised import kernels_of
+from torch_candidate import APART, captured, microseconds, put_table
 
 from generator.commands.command_line import main as render
-from generator.files.writing import write
 
 SPEC = (
     "summary: Products.\nlayout: rcr\ndtype: bf16\nepilogue: [none, [{quantize: {to: fp8e4m3}}]]\n"
@@ -35,6 +33,8 @@ SIZES = (
     *((660, 4096, 4096), (1000, 4096, 4096), (2048, 14336, 4096), (4096, 4096, 4096)),
 )
 WORKERS = 14
+#: How the names begin of the kernels that are timed, behind that of the contract: all.
+EVERY = ("",)
 
 
 def operands(m: int, n: int, k: int) -> dict[str, torch.Tensor]:
@@ -42,22 +42,18 @@ def operands(m: int, n: int, k: int) -> dict[str, torch.Tensor]:
     return {"a": a, "b": (b * k**-0.5).t()}
 
 
-def kernels(folder: Path, contract: str) -> dict[str, Any]:
-    """The kernels of a contract, by the part of their names behind it."""
-    stems = sorted(path.stem for path in (folder / "products").glob(f"{contract}__*.py"))
-    return {stem.partition("__")[2]: importlib.import_module(f"products.{stem}") for stem in stems}
-
-
 def compiled(folder: Path, contract: str, how: str, index: int, m: int) -> None:
     """Compile a configuration, into Triton's cache; one that cannot run is left out of the table."""
     sys.path.insert(0, str(folder))
     try:
-        kernels(folder, contract)[how].gemm(**operands(m, 4096, 4096), config=index)
+        kernels_of(importlib.import_module("products"), contract, EVERY)[how].gemm(
+            **operands(m, 4096, 4096), config=index
+        )
     except Exception as error:
         print(f"{contract}__{how} {index}: {error}", file=sys.stderr)
 
 
-def rows(folder: Path, size: tuple[int, int, int]) -> list[dict[str, Any]]:
+def rows(size: tuple[int, int, int]) -> list[dict[str, Any]]:
     """The lines of FILE of a size."""
     m, n, k = size
     count = max(2, min(8, APART // (2 * k * (m + n))))
@@ -70,8 +66,8 @@ def rows(folder: Path, size: tuple[int, int, int]) -> list[dict[str, Any]]:
 
     chosen = {"plain_us": getattr(family, PLAIN), "quantised_us": getattr(family, QUANTISED)}
     lines = [{"m": m, "n": n, "k": k, "kernel": "", "configuration": "", **compared(chosen)}]
-    plain = kernels(folder, PLAIN)
-    for how, module in kernels(folder, QUANTISED).items():
+    plain = kernels_of(family, PLAIN, EVERY)
+    for how, module in kernels_of(family, QUANTISED, EVERY).items():
         theirs = [*plain[how].CONFIGS] if how in plain else []
         for index, row in enumerate(module.CONFIGS):
             if row in theirs:
@@ -92,10 +88,11 @@ def main(path: Path) -> None:
         if render([str(folder / "products.yaml"), "--out", str(folder)]) != 0:
             raise SystemExit(1)
         sys.path.insert(0, str(folder))
+        family = importlib.import_module("products")
         work = [
             (folder, contract, how, index, m)
             for contract in (PLAIN, QUANTISED)
-            for how, module in kernels(folder, contract).items()
+            for how, module in kernels_of(family, contract, EVERY).items()
             for index in range(len(module.CONFIGS))
             for m in (352, 500)
         ]
@@ -103,12 +100,8 @@ def main(path: Path) -> None:
             pool.starmap(compiled, work, chunksize=4)
         every: list[dict[str, Any]] = []
         for size in SIZES:
-            every += rows(folder, size)
-            text = io.StringIO()
-            table = csv.DictWriter(text, [*every[0]], lineterminator="\n")
-            table.writeheader()
-            table.writerows(every)
-            write(path, text.getvalue())
+            every += rows(size)
+            put_table(path, every)
             print(size, len(every), flush=True)
 
 

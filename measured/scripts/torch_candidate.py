@@ -87,12 +87,8 @@ def operands(case: Case, m: int, n: int, k: int) -> dict[str, Tensor]:
     """The operands of one call; values are small, so that sums of fp8 stay in the range of bf16."""
     dtype = torch.float16 if "fp16" in case.contract else torch.bfloat16
     of_a, of_b, _ = case.contract.split("_")[-2]
-    a = (
-        torch.randn(m, k, device="cuda", dtype=dtype)
-        if of_a == "r"
-        else torch.randn(k, m, device="cuda", dtype=dtype).t()
-    )
-    b = torch.randn(n, k, device="cuda", dtype=dtype) * k**-0.5
+    a, b = torch.randn(m, k, device="cuda", dtype=dtype), torch.randn(n, k, device="cuda", dtype=dtype) * k**-0.5
+    a = a if of_a == "r" else a.t().contiguous().t()
     b = b.t() if of_b == "c" else b.t().contiguous()
     if case.family == "bits8":
         a, b = a.to(torch.float8_e4m3fn), (8 * b).to(torch.float8_e4m3fn)
@@ -162,6 +158,15 @@ def prepared(folder: Path, contract: str, shape: tuple[int, int, int]) -> None:
     subprocess.run([*command, "--only", contract, "--shapes", f"{n}x{k},{m}"], capture_output=True, check=False)
 
 
+def put_table(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write rows of the same columns as a CSV table."""
+    text = io.StringIO()
+    table = csv.DictWriter(text, [*rows[0]], lineterminator="\n")
+    table.writeheader()
+    table.writerows(rows)
+    write(path, text.getvalue())
+
+
 def main(path: Path, names: list[str]) -> None:
     """Measure the cases, and write what is known after each."""
     with tempfile.TemporaryDirectory() as name:
@@ -191,11 +196,7 @@ def main(path: Path, names: list[str]) -> None:
                     rows.append({"case": word, **row})
                     print(*rows[-1].values(), round(row["torch_us"] / row["own_us"], 3), flush=True)
                 torch.cuda.empty_cache()
-            text = io.StringIO()
-            table = csv.DictWriter(text, [*rows[0]], lineterminator="\n")
-            table.writeheader()
-            table.writerows(rows)
-            write(path, text.getvalue())
+            put_table(path, rows)
 
 
 if __name__ == "__main__":
