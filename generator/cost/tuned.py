@@ -15,7 +15,7 @@ from generator.language.model import Variant
 from generator.plan.configurations import configurations, row_of_tile
 from generator.plan.devices import DEVICES, Device, slug
 from generator.plan.kernels import Family, Kernel
-from generator.plan.portfolio import SHIPPED, adapted, entries, halves, similar, similar_gates, tile_of, widened
+from generator.plan.portfolio import SHIPPED, adapted, entries, halves, similar, similar_chains, tile_of, widened
 from generator.plan.resources import scaled_in_turn, serialised
 
 #: Sizes -> how and configuration of the fastest kernel.
@@ -209,7 +209,7 @@ def _sources(contract: _Contract, measured: Sequence[Measured]) -> tuple[str, ..
     """The contracts whose measurements are used for another: the most similar one with rates from enough sizes.
 
     If there is none, the most similar one with rates, or with winners; if there is none, the contract itself. In front
-    of another contract comes one with the same gate, if there is one with rates from enough sizes: the former then
+    of another contract comes one with a similar chain, if there is one with rates from enough sizes: the former then
     counts for the kernels that the latter was not measured with.
     """
     sizes = Counter(name for name, _ in {(each.contract, each.sizes) for file in measured for each in file.winners})
@@ -218,8 +218,8 @@ def _sources(contract: _Contract, measured: Sequence[Measured]) -> tuple[str, ..
     some = (name for those in (enough, rated, sizes) for name in contract.similar if name in those)
     own = contract.variant.contract
     source = next(some, own)
-    gates = (name for name in similar_gates(contract.variant) if name in enough)
-    return (*itertools.islice(gates, source != own), source)
+    chains = (name for name in similar_chains(contract.variant) if name in enough)
+    return (*itertools.islice(chains, source != own), source)
 
 
 def _winners(contract: _Contract, source: str, measured: Sequence[Measured]) -> _Winners:

@@ -12,9 +12,11 @@ from dataclasses import fields, replace
 from functools import cache
 
 from generator.epilogue.chain import Epilogue
+from generator.epilogue.operations import MATRIX
 from generator.files.package_data import shared_if_there
 from generator.files.reading import FileError, read_text
 from generator.language import tuned_file
+from generator.language.built_in import chain_of
 from generator.language.dtypes import RESULTS
 from generator.language.elements import ELEMENTS
 from generator.language.errors import CallError
@@ -39,6 +41,8 @@ _UNMEASURED: tuple[Mapping[str, str], ...] = (
     {"load": "descriptor", "store": "pointer"},
 )
 
+#: The chain that was measured of those with a matrix as output beside C.
+_STORES_MORE = ("save", "gelu")
 
 #: A kernel of a contract, and its configurations.
 Implementation = tuple[Variant, tuple[Tile, ...]]
@@ -75,23 +79,24 @@ def similar(v: Variant) -> Iterator[str]:
 
 
 @cache
-def similar_gates(v: Variant) -> tuple[str, ...]:
-    """The other contracts with the gated linear unit of `v`, in the order of `similar`; none if `v` has no gate.
+def similar_chains(v: Variant) -> tuple[str, ...]:
+    """The other contracts whose chains cost what that of `v` does, in the order of `similar`; none of a plain chain.
 
-    Their measurements come before those of plain products: a kernel of theirs has as many accumulators. They have the
-    whole chain, or the gate alone.
+    Their measurements come before those of plain products. With a gated linear unit they have the whole chain, or the
+    gate alone: a kernel of theirs has as many accumulators. With a matrix as output beside C they have one too: where
+    stores take their time, more programs a multiprocessor with fewer stages each are faster.
     """
-    gate = v.epilogue.gate
-    if gate is None:
-        return ()
-    chains = dict.fromkeys((v.epilogue, Epilogue((gate,))))
-    names = dict.fromkeys(name for chain in chains for name in _alike(v, chain))
+    if v.epilogue.gate is not None:
+        chains = [v.epilogue, Epilogue((v.epilogue.gate,))]
+    else:
+        chains = [chain_of(_STORES_MORE)] if any(output.shape == MATRIX for output in v.epilogue.outputs) else []
+    names = dict.fromkeys(name for chain in dict.fromkeys(chains) for name in _alike(v, chain))
     return tuple(name for name in names if name != v.contract)
 
 
 def halves(v: Variant, contract: str) -> bool:
     """Whether `contract` has twice as many columns as `v`: a plain product that stands for a gated linear unit."""
-    return v.epilogue.gate is not None and contract != v.contract and contract not in similar_gates(v)
+    return v.epilogue.gate is not None and contract != v.contract and contract not in similar_chains(v)
 
 
 def _alike(v: Variant, chain: Epilogue) -> Iterator[str]:
@@ -213,7 +218,8 @@ def _measured(spec: Spec, base: Variant, targets: Sequence[str]) -> Iterator[Imp
     known = {contract for contract, _, _ in others}
     # Kernels of another layout are still those to try where nothing similar was measured.
     rows = similar(replace(base, layout=Layout.of("rcr"), epilogue=Epilogue()))
-    source = next((name for name in itertools.chain(similar(base), rows) if name in known), None)
+    alike = itertools.chain((base.contract, *similar_chains(base)), similar(base), rows)
+    source = next((name for name in alike if name in known), None)
     words = _words_of()
     tiles_of: dict[Variant, dict[Tile, None]] = {}
     for contract, how, row in (*own, *(entry for entry in others if entry[0] == source)):

@@ -275,7 +275,7 @@ def _measured(measured: Sequence[Measured], v: Variant, sizes: tuple[int, ...], 
     """What was measured at these sizes: of the contract, or of the most similar one."""
     *others, n, k = sizes
     own, *plain = portfolio.similar(v)
-    for contract in (own, *portfolio.similar_gates(v), *plain):
+    for contract in (own, *portfolio.similar_chains(v), *plain):
         best = _winner(measured, contract, (*others, 2 * n, k) if portfolio.halves(v, contract) else sizes, device)
         if best is not None and best.seconds is not None:
             library = "" if best.library_seconds is None else f", the vendor's library {_time(best.library_seconds)}"

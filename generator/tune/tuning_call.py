@@ -200,8 +200,7 @@ def _plan(
     trials = plan(families, shapes, device, triton, call.most, call.only, rates, tiles.takes if tiles else None)
     print(*(tiles.unmapped(trials.trials) if tiles else ()), sep="\n", end="\n" if tiles else "", file=sys.stderr)
     if call.complete:
-        # Their times are for the fit: a winner at each of these sizes would be a table, and no choice.
-        trials.trials = [replace(each, short=True, whole=False) for each in trials.trials]
+        trials.trials = [replace(each, short=True) for each in trials.trials]
     return trials
 
 
