@@ -64,14 +64,17 @@ class _Contract:
     def index(self, contract: str, how: str, row: Mapping[str, int]) -> int | None:
         """The index of a configuration that was measured with a kernel of `contract`; None if the family lacks it.
 
-        None as well for a kernel of a gate that takes another time than that of a plain product, which was measured.
+        None as well for a kernel of a gate that takes another time than that of a plain product, which was measured, or
+        than that of one product, if its programs walk the tiles of groups.
         """
         table, half = self.tables.get(how, ()), halves(self.variant, contract)
+        products = self.variant.products
+        apart = half or (products.divided and not contract.startswith(f"{products.prefix}_"))
+        variant = self.kernels[how].variant if how in self.kernels else None
+        if variant is None or (apart and serialised(variant)) or (half and scaled_in_turn(variant)):
+            return None
         if row in table and not half:
             return table.index(dict(row))
-        variant = self.kernels[how].variant if how in self.kernels else None
-        if variant is None or (half and (serialised(variant) or scaled_in_turn(variant))):
-            return None
         try:
             tile = tile_of(variant, row)
         except KeyError:
