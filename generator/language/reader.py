@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,7 +16,6 @@ from generator.language.errors import MOST_MISTAKES, Mistake, SpecError, nearest
 from generator.language.family_names import why_no_identifier
 from generator.language.model import NARROWEST
 from generator.language.other_names import nearest_key
-from generator.language.word_traits import Word
 
 T = TypeVar("T")
 
@@ -107,17 +106,19 @@ class Reader:
         self.wrong(node, f"{what}: expected text, found {described(node)}{quote}")
         return None
 
-    def word(self, node: Node, what: str, words: Mapping[str, Word]) -> str | None:
-        """One of an axis's words that has a template."""
-        text = plain(node)
-        if not isinstance(text, str) or text not in words:
-            self.unknown(node, what, nearest(str(text), words))
-            return None
-        if not words[text].available:
-            available = ", ".join(word for word, entry in words.items() if entry.available)
-            self.wrong(node, f"{what}: {text!r} is not available yet; available: {available}")
-            return None
-        return text
+    def choice(
+        self,
+        node: Node,
+        what: str,
+        legal: Collection[str],
+        hint: Callable[[str, Collection[str]], str] = nearest,
+    ) -> str | None:
+        """One of the legal words; for another `hint` makes the end of the message."""
+        word = plain(node)
+        if isinstance(word, str) and word in legal:
+            return str(word)
+        self.unknown(node, what, hint(str(word), legal))
+        return None
 
     def entries(self, node: Node, what: str) -> list[tuple[str, Node, Node]]:
         """The entries of a mapping whose keys are names: key, key node, value node; a repeated key is a mistake."""

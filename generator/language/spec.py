@@ -15,8 +15,9 @@ from yaml.nodes import MappingNode, Node, SequenceNode
 
 from generator.epilogue.chain import Epilogue
 from generator.files.reading import FileError, decoded_text, read_bytes, with_unix_lines
-from generator.language.axis_values import Operations, read_axis, read_tile
+from generator.language.axis_values import read_axis, read_tile
 from generator.language.built_in import BUILT_IN
+from generator.language.chain_reader import Operations
 from generator.language.document import Place, compose, described, place, plain
 from generator.language.errors import Mistake, SpecError, nearest, shown
 from generator.language.family_names import why_no_family
@@ -112,7 +113,7 @@ class _SpecReader(Reader):
             self.positions[key, ""] = place(node)
         own = read_operations(self, entries["ops"], BUILT_IN) if "ops" in entries else {}
         self.operations: Operations = {**BUILT_IN, **own}
-        select = self.word(entries["select"], "select", SELECT) if "select" in entries else DEFAULTS["select"]
+        select = self.choice(entries["select"], "select", SELECT) if "select" in entries else DEFAULTS["select"]
         open_axes = OPEN_AXES if select == "fastest" else ()
         axes = {
             axis: () if axis in open_axes and axis not in entries else self.axis(axis, entries.get(axis))
@@ -125,7 +126,7 @@ class _SpecReader(Reader):
         tiles = self.tiles(entries["tile"], axes) if "tile" in entries else None
         scalars = {"backward": BACKWARD, "invariant": INVARIANT, "package": PACKAGE}
         backward, invariant, package = (
-            self.word(entries[key], key, words) if key in entries else DEFAULTS[key] for key, words in scalars.items()
+            self.choice(entries[key], key, words) if key in entries else DEFAULTS[key] for key, words in scalars.items()
         )
         additions = self.words(entries["with"], "with", ADDITIONS) if "with" in entries else ()
         backends = self.backends(entries["backends"], select, invariant) if "backends" in entries else ("triton",)
@@ -271,7 +272,7 @@ class _SpecReader(Reader):
         """The words of a key that lists some, in the order of the vocabulary."""
         if isinstance(node, SequenceNode) and not node.value:
             return ()
-        values = self.distinct(node, key, lambda item: self.word(item, key, words), str)
+        values = self.distinct(node, key, lambda item: self.choice(item, key, words), str)
         for word, item in values:
             self.positions[key, word] = place(item)
         given = {word for word, _ in values}
@@ -327,17 +328,10 @@ class _SpecReader(Reader):
         return entries
 
     def targets(self, node: Node) -> tuple[str, ...]:
-        def read_target(item: Node) -> str | None:
-            word = plain(item)
-            if isinstance(word, str) and word in TARGETS:
-                return word
-            self.unknown(item, "targets", nearest_target(str(word)))
-            return None
-
         if not isinstance(node, SequenceNode):
             self.wrong(node, f"targets: expected a list such as [sm90], found {described(node)}")
             return ()
-        values = self.distinct(node, "targets", read_target, str)
+        values = self.distinct(node, "targets", lambda item: self.choice(item, "targets", TARGETS, nearest_target), str)
         for target, item in values:
             self.positions["targets", target] = place(item)
         return tuple(target for target, _ in values)
