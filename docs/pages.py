@@ -211,8 +211,8 @@ def _options() -> str:
 
 def _dtypes() -> str:
     rows = [
-        (_code(word), *map(_code, each.types[:4]), _code(each.precision) if each.precision else "—")
-        for word, each in dtypes.DTYPE_SHORTHANDS.items()
+        (_code(word), *map(_code, types), _code(precision) if precision else "—")
+        for word, (*types, precision) in dtypes.DTYPE_SHORTHANDS.items()
     ]
     return markdown(("shorthand", "`a`", "`b`", "`acc`", "`out`", "`precision`"), rows)
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from generator.emit.code_parts import of_file
-from generator.language.dtypes import DTYPE_SHORTHANDS
+from generator.language.dtypes import NAMING
 from generator.language.targets import TARGETS
 from generator.language.vocabulary import BACKWARD, INVARIANT, PACKAGE, SELECT, WORDS
 from tests.helpers import shipped, support
@@ -45,7 +45,7 @@ def test_the_operations_shown_are_those_of_the_specs():
 
 def test_the_axes_named_are_those_of_the_language():
     table = (DOCS / "spec.md").read_text(encoding="utf-8")
-    words = {word for word, each in DTYPE_SHORTHANDS.items() if each.naming}
+    words = {*NAMING}
     for entries in (SELECT, BACKWARD, INVARIANT, PACKAGE, *WORDS.values()):
         words |= {word for word, entry in entries.items() if entry.available}
     assert {word for word in words if not re.search(rf"\b{word}\b", table)} == set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from yaml.nodes import MappingNode, Node, SequenceNode
@@ -36,24 +36,19 @@ LARGEST_BLOCK = 1 << 20
 def read_dtype(reader: Reader, node: Node) -> Dtype | None:
     """A shorthand, or a mapping; omitted keys follow from `a` and `b`. None if it has a mistake, which is recorded."""
     if not isinstance(node, MappingNode):
-        shorthand = plain(node)
-        if isinstance(shorthand, str) and shorthand in DTYPE_SHORTHANDS:
-            return Dtype.of(shorthand)
-        word = type_of(str(shorthand))
-        stored = None if word is None or word in DTYPE_SHORTHANDS else mapping_of(word)
-        hint = nearest_type(str(shorthand), DTYPE_SHORTHANDS)
-        if stored is not None:
-            legal = f"legal: {', '.join(DTYPE_SHORTHANDS)}"
-            hint = f"{word} is a type of operands as they are stored: {stored}; {legal}"
-        reader.unknown(node, "dtype", hint)
-        return None
+        shorthand = reader.choice(node, "dtype", DTYPE_SHORTHANDS, _nearest_shorthand)
+        return None if shorthand is None else Dtype.of(shorthand)
     before = len(reader.mistakes)
     entries = reader.mapping(node, DTYPE_KEYS, "dtype", required=("a",))
-    a = _choose(reader, entries, "a", None, tuple(ACCUMULATORS))
+    a = _choose(reader, entries, "a", None, ACCUMULATORS, _nearest_a)
     b = _choose(reader, entries, "b", a, tuple(dict.fromkeys((*ACCUMULATORS, *WEIGHTS))))
     if a is None or b is None:
         return None
-    sparse, fragments = _sparse(reader, entries, a, b), _fragments(reader, entries, a, b)
+    wide = element_of(a).bits == 16
+    needs = "a and b of one 16-bit type"
+    sparse = _stored_so(reader, entries, "sparsity", SPARSITIES, None if wide and a == b else needs, a, b)
+    needs = f"an a of 16 bits and a b of {', '.join(PACKED)}"
+    fragments = _stored_so(reader, entries, "packing", PACKINGS, None if wide and b in PACKED else needs, a, b)
     scales, zeros = _scales(reader, entries, a, b), _zeros(reader, entries, b)
     if not _multiplied(reader, entries, a, b, scaled=bool(scales)):
         return None
@@ -63,19 +58,33 @@ def read_dtype(reader: Reader, node: Node) -> Dtype | None:
     return replace(types.scaled_by(scales, zeros=zeros), sparse=sparse, fragments=fragments)
 
 
+def _nearest_shorthand(written: str, legal: Collection[str]) -> str:
+    """The end of a message about a word that is no shorthand, which may be a type of stored operands."""
+    word = type_of(written)
+    stored = None if word is None or word in legal else mapping_of(word)
+    if stored is None:
+        return nearest_type(written, legal)
+    return f"{word} is a type of operands as they are stored: {stored}; legal: {', '.join(legal)}"
+
+
+def _nearest_a(written: str, legal: Collection[str]) -> str:
+    """The same about a type that no A has, which may be one of B."""
+    word = type_of(written)
+    if word not in WEIGHTS or word in legal:
+        return nearest_type(written, legal)
+    return f"a B is stored so, and a has the type that it is multiplied in; legal: {', '.join(legal)}"
+
+
 def _choose(
-    reader: Reader, entries: Mapping[str, Node], key: str, default: str | None, legal: tuple[str, ...]
+    reader: Reader,
+    entries: Mapping[str, Node],
+    key: str,
+    default: str | None,
+    legal: Collection[str],
+    hint: Callable[[str, Collection[str]], str] = nearest_type,
 ) -> str | None:
     """The word of a key, or its default; None if it is not legal."""
-    word = plain(entries[key]) if key in entries else default
-    if word in legal or (key not in entries and word is None):
-        return word if word is None else str(word)
-    meant = type_of(str(word))
-    hint = nearest(str(word), legal) if key == "precision" else nearest_type(str(word), legal)
-    if key == "a" and meant in WEIGHTS and meant not in legal:
-        hint = f"a B is stored so, and a has the type that it is multiplied in; legal: {', '.join(legal)}"
-    reader.unknown(entries[key], f"dtype.{key}", hint)
-    return None
+    return reader.choice(entries[key], f"dtype.{key}", legal, hint) if key in entries else default
 
 
 def _types(reader: Reader, entries: Mapping[str, Node], a: str, b: str, *, stored: bool) -> Dtype | None:
@@ -91,7 +100,7 @@ def _types(reader: Reader, entries: Mapping[str, Node], a: str, b: str, *, store
     out = _choose(reader, entries, "out", default, results)
     precision = None
     if a in PRECISIONS:
-        precision = _choose(reader, entries, "precision", PRECISIONS[a][0], PRECISIONS[a])
+        precision = _choose(reader, entries, "precision", PRECISIONS[a][0], PRECISIONS[a], nearest)
         if precision is None:
             return None
     elif "precision" in entries:
@@ -176,26 +185,13 @@ def _zeros(reader: Reader, entries: Mapping[str, Node], b: str) -> bool:
     return value
 
 
-def _sparse(reader: Reader, entries: Mapping[str, Node], a: str, b: str) -> bool:
-    """Whether B stores two of each four elements along K."""
-    node = _of_b(reader, entries, "sparsity")
+def _stored_so(
+    reader: Reader, entries: Mapping[str, Node], key: str, legal: Collection[str], needs: str | None, a: str, b: str
+) -> bool:
+    """Whether B is stored as `key` says; `needs` is what the types lack for it."""
+    node = _of_b(reader, entries, key)
     if node is None:
         return False
-    if plain(node) not in SPARSITIES:
-        reader.unknown(node, "dtype.sparsity.b", nearest(str(plain(node)), SPARSITIES))
-    elif a != b or element_of(a).bits != 16:
-        reader.wrong(node, f"dtype.sparsity.b: needs a and b of one 16-bit type, and they are {a} and {b}")
-    return True
-
-
-def _fragments(reader: Reader, entries: Mapping[str, Node], a: str, b: str) -> bool:
-    """Whether B's elements lie in the order in which the matrix unit takes them."""
-    node = _of_b(reader, entries, "packing")
-    if node is None:
-        return False
-    if plain(node) not in PACKINGS:
-        reader.unknown(node, "dtype.packing.b", nearest(str(plain(node)), PACKINGS))
-    elif b not in PACKED or element_of(a).bits != 16:
-        types = ", ".join(PACKED)
-        reader.wrong(node, f"dtype.packing.b: needs an a of 16 bits and a b of {types}, and they are {a} and {b}")
+    if reader.choice(node, f"dtype.{key}.b", legal) is not None and needs is not None:
+        reader.wrong(node, f"dtype.{key}.b: needs {needs}, and they are {a} and {b}")
     return True

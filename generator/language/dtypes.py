@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from generator.language.elements import ELEMENTS, FORMATS, ElementType, Format
 
@@ -49,44 +48,22 @@ QUANTISED: Mapping[str, ElementType] = {
     if ELEMENTS[word].quantises
 }
 
-
-@dataclass(frozen=True)
-class Shorthand:
-    """A word for a whole mapping of types."""
-
-    a: str
-    b: str
-    acc: str
-    out: str
-    precision: str | None
-    #: Whether kernels of these types have the word in their names. Only the shorthands of the first release have it: a
-    #: shorthand that is added later must not rename kernels that a spec names by the mapping.
-    naming: bool = False
-
-    @property
-    def types(self) -> tuple[str, str, str, str, str | None]:
-        """The types of A, B, the accumulator and the result, and the precision."""
-        return self.a, self.b, self.acc, self.out, self.precision
+#: The types of A, B, the accumulator and the result, and the precision.
+Types = tuple[str, str, str, str, str | None]
 
 
-def _of_element(word: str) -> Shorthand:
-    """What the mapping `{a: WORD}` stands for."""
-    element = ELEMENTS[word]
-    return Shorthand(word, word, element.accumulators[0], element.result, next(iter(element.precisions), None))
+def _of(word: str) -> Types:
+    """What a shorthand stands for: the mapping `{a: WORD}`, or `{a: fp32, precision: WORD}`."""
+    a = word if word in ELEMENTS else "fp32"
+    element = ELEMENTS[a]
+    precision = next(iter(element.precisions), None) if word in ELEMENTS else word
+    return a, a, element.accumulators[0], element.result, precision
 
 
-_NAMING: Mapping[str, Shorthand] = {
-    "fp16": Shorthand("fp16", "fp16", "fp32", "fp16", None, naming=True),
-    "bf16": Shorthand("bf16", "bf16", "fp32", "bf16", None, naming=True),
-    "fp32": Shorthand("fp32", "fp32", "fp32", "fp32", "ieee", naming=True),
-    "tf32": Shorthand("fp32", "fp32", "fp32", "fp32", "tf32", naming=True),
-    "tf32x3": Shorthand("fp32", "fp32", "fp32", "fp32", "tf32x3", naming=True),
-    "int8": Shorthand("int8", "int8", "int32", "int32", None, naming=True),
-    "fp8e4m3": Shorthand("fp8e4m3", "fp8e4m3", "fp32", "bf16", "full", naming=True),
-    "fp8e5m2": Shorthand("fp8e5m2", "fp8e5m2", "fp32", "bf16", "full", naming=True),
-}
-#: Every other type that is multiplied is a shorthand, too, which names do not have.
-DTYPE_SHORTHANDS: Mapping[str, Shorthand] = {
-    **_NAMING,
-    **{word: _of_element(word) for word, each in ELEMENTS.items() if each.accumulators and word not in _NAMING},
+#: The shorthands that kernels have in their names, those of the first release: one that is added later must not rename
+#: kernels that a spec names by the mapping.
+NAMING = ("fp16", "bf16", "fp32", "tf32", "tf32x3", "int8", "fp8e4m3", "fp8e5m2")
+#: Words for a whole mapping of types. Every other type that is multiplied is one, too, which names do not have.
+DTYPE_SHORTHANDS: Mapping[str, Types] = {
+    word: _of(word) for word in dict.fromkeys((*NAMING, *(word for word in ACCUMULATORS if word in ELEMENTS)))
 }

@@ -11,7 +11,7 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 
 from generator.epilogue.chain import Epilogue
-from generator.language.dtypes import DTYPE_SHORTHANDS, PACKINGS, PRECISIONS, SPARSITIES
+from generator.language.dtypes import DTYPE_SHORTHANDS, NAMING, PACKINGS, PRECISIONS, SPARSITIES
 from generator.language.elements import ELEMENTS, FORMATS
 from generator.language.errors import Mistake
 from generator.language.measured_winners import Measured
@@ -105,8 +105,8 @@ class Dtype:
     @property
     def _types(self) -> str:
         """The shorthand of names; else `a_acc_out` or `axb_acc_out`, and a precision that is not the default."""
-        for shorthand, parts in DTYPE_SHORTHANDS.items():
-            if parts.naming and parts.types == (self.a, self.b, self.acc, self.out, self.precision):
+        for shorthand in NAMING:
+            if DTYPE_SHORTHANDS[shorthand] == (self.a, self.b, self.acc, self.out, self.precision):
                 return shorthand
         word = f"{self.a if self.a == self.b else f'{self.a}x{self.b}'}_{self.acc}_{self.out}"
         implied = PRECISIONS.get(self.a, (None,))[0]
@@ -176,7 +176,7 @@ class Dtype:
     @classmethod
     def of(cls, shorthand: str) -> Dtype:
         """The type that a shorthand names; raise KeyError for an unknown one."""
-        return cls(*DTYPE_SHORTHANDS[shorthand].types)
+        return cls(*DTYPE_SHORTHANDS[shorthand])
 
 
 def _block(word: str, block: Block | None) -> Block | None:

@@ -5,7 +5,7 @@ import torch
 
 from generator.bench import check
 from generator.language import dtypes, model
-from generator.language.dtypes import DTYPE_SHORTHANDS, Shorthand
+from generator.language.dtypes import DTYPE_SHORTHANDS, NAMING
 from generator.language.elements import ELEMENTS, FORMATS, ElementType
 from generator.language.model import Dtype
 from generator.language.schema import schema
@@ -81,15 +81,14 @@ def test_a_shorthand_that_is_added_renames_nothing(monkeypatch):
     dtype = Dtype("fp16", "fp16", "fp32", "fp32", None)
     name = variant(dtype=dtype).name
     assert name.startswith("gemm_fp16_fp32_fp32_")
-    later = {**DTYPE_SHORTHANDS, "mixed": Shorthand("fp16", "fp16", "fp32", "fp32", None)}
+    later = {**DTYPE_SHORTHANDS, "mixed": ("fp16", "fp16", "fp32", "fp32", None)}
     for module in (dtypes, model):
         monkeypatch.setattr(module, "DTYPE_SHORTHANDS", later)
     assert Dtype.of("mixed") == dtype and variant(dtype=Dtype.of("mixed")).name == name
 
 
 def test_the_shorthands_of_names_are_those_of_the_first_release():
-    naming = [word for word, each in DTYPE_SHORTHANDS.items() if each.naming]
-    assert naming == ["fp16", "bf16", "fp32", "tf32", "tf32x3", "int8", "fp8e4m3", "fp8e5m2"]
+    assert [*NAMING] == ["fp16", "bf16", "fp32", "tf32", "tf32x3", "int8", "fp8e4m3", "fp8e5m2"]
 
 
 SPEC = """summary: fp8 of CDNA3.

@@ -7,7 +7,7 @@ import pytest
 
 from generator.language import vocabulary
 from generator.language.built_in import chain_of
-from generator.language.dtypes import DTYPE_SHORTHANDS
+from generator.language.dtypes import NAMING
 from generator.language.model import Dtype, Layout
 from generator.language.targets import TARGETS
 from generator.language.vocabulary import LOAD, MASKING, SCHEDULE, SWIZZLE, WORDS
@@ -99,7 +99,7 @@ def test_a_masking_says_which_dimensions_may_be_ragged(monkeypatch):
 
 
 #: The types of shorthands, too.
-DTYPES = dict.fromkeys((*ASKING["dtype"], *(Dtype.of(word) for word, each in DTYPE_SHORTHANDS.items() if each.naming)))
+DTYPES = dict.fromkeys((*ASKING["dtype"], *map(Dtype.of, NAMING)))
 
 
 def without_default(v):
