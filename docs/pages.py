@@ -138,28 +138,14 @@ def _with_torchs(records: list[measurements.ComparisonRecord], sizes: int) -> st
     return f"{geometric_mean(ratios):.2f}, {min(ratios):.2f}" if len(ratios) == sizes else "—"
 
 
-#: The words of the axes, and of keys with one value for the family.
-_WORDS = {
-    **vocabulary.WORDS,
-    "select": vocabulary.SELECT,
-    "backward": vocabulary.BACKWARD,
-    "invariant": vocabulary.INVARIANT,
-    "package": vocabulary.PACKAGE,
-    "with": vocabulary.ADDITIONS,
-    "backends": vocabulary.BACKENDS,
-}
-
-
 def _axis(name: str) -> Callable[[], str]:
-    """The available values of an axis or key, each with its meaning."""
+    """The values of an axis or key, each with its meaning."""
 
     def table() -> str:
-        words = _WORDS[name]
+        words = vocabulary.ALL_WORDS[name]
         default = vocabulary.DEFAULTS.get(name)
         rows = [
-            (_code(word) + (" (default)" if word == default else ""), entry.meaning)
-            for word, entry in words.items()
-            if entry.available
+            (_code(word) + (" (default)" if word == default else ""), entry.meaning) for word, entry in words.items()
         ]
         return markdown((_code(name), "meaning"), rows)
 
@@ -453,7 +439,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "other_gpus": lambda: markdown(gpu_tables.OTHER_COLUMNS, gpu_tables.others()),
     "legality": _legality,
     "features": _features,
-    **{f"axis_{name}": _axis(name) for name in _WORDS},
+    **{f"axis_{name}": _axis(name) for name in vocabulary.ALL_WORDS},
     "torch_candidate": _torch_candidate,
     "proofs": _proofs,
     "speed": _speed,

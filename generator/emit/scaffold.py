@@ -19,16 +19,7 @@ from generator.language.model import Layout, Spec, word_of
 from generator.language.spec import decoded
 from generator.language.targets import DEFAULT_TARGETS
 from generator.language.traced_formula import imported_operation
-from generator.language.vocabulary import (
-    BACKWARD,
-    DEFAULTS,
-    INVARIANT,
-    LAYOUT_LETTERS,
-    OPEN_AXES,
-    PACKAGE,
-    SELECT,
-    WORDS,
-)
+from generator.language.vocabulary import CHOICES, DEFAULTS, LAYOUT_LETTERS, OPEN_AXES, WORDS
 from generator.plan.families import families
 
 #: The options of the command that are keys of the spec, in its order, with their defaults.
@@ -41,7 +32,6 @@ GIVEN = {
 }
 #: A Python function in an epilogue; YAML has a space behind a colon.
 _FUNCTION = re.compile(r"\b([A-Za-z_][\w.]*):([A-Za-z_]\w*)")
-_WORDS = {**WORDS, "select": SELECT, "backward": BACKWARD, "invariant": INVARIANT, "package": PACKAGE}
 
 
 def create(name: str, given: dict[str, str], summary: str | None) -> None:
@@ -125,7 +115,7 @@ def _text(given: dict[str, str], summary: str) -> str:
 
 def _comment(key: str) -> str:
     """The meaning of a key, with its words."""
-    words = [word for word, entry in _WORDS.get(key, {}).items() if entry.available]
+    words = {**WORDS, **CHOICES}.get(key, {})
     return f"{KEYS[key].meaning}{': ' if words else ''}{', '.join(words)}"
 
 

@@ -26,7 +26,7 @@ def read_axis(reader: Reader, axis: str, node: Node, operations: Operations = BU
             return read_dtype(reader, node)
         case "epilogue":
             return read_epilogue(reader, node, operations)
-    return reader.choice(node, axis, WORDS[axis])
+    return reader.one_of(node, axis, WORDS[axis])
 
 
 def read_layout(reader: Reader, node: Node) -> Layout | None:
@@ -43,7 +43,7 @@ def read_layout(reader: Reader, node: Node) -> Layout | None:
         return None
     entries = reader.mapping(node, LAYOUT_KEYS, "layout", required=LAYOUT_KEYS)
     legal = list(LAYOUT_LETTERS.values())
-    words = {key: reader.choice(value, f"layout.{key}", legal) for key, value in entries.items()}
+    words = {key: reader.one_of(value, f"layout.{key}", legal) for key, value in entries.items()}
     given = {key: word for key, word in words.items() if word is not None}
     return Layout(**given) if len(given) == len(node.value) == len(LAYOUT_KEYS) else None
 

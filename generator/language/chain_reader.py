@@ -173,7 +173,7 @@ def _with_settings(reader: Reader, node: Node, name: str, operation: EpilogueOpe
             reader.wrong(key_node, f"{what}: no parameter {shown(key)}; {nearest(key, operation.parameters)}")
             continue
         if operation.gated and key == gated_units.ORDER:
-            order = reader.choice(value_node, f"{what}.{key}", gated_units.ORDERS)
+            order = reader.one_of(value_node, f"{what}.{key}", gated_units.ORDERS)
             if order not in (None, gated_units.CONCATENATED):
                 parameters[key] = gated_units.INTERLEAVED
             continue
@@ -232,7 +232,7 @@ def _quantisation(reader: Reader, node: Node, settings: Node | None) -> Used | N
         reader.wrong(settings, f"{what}: expected a mapping, as in {_EXAMPLE}, found {described(settings)}")
         return None
     entries = reader.mapping(settings, PARAMETERS, what, required=(TO,))
-    to = reader.choice(entries[TO], f"{what}.{TO}", RESULT_TYPES, nearest_type) if TO in entries else None
+    to = reader.one_of(entries[TO], f"{what}.{TO}", RESULT_TYPES, nearest_type) if TO in entries else None
     # A format has blocks and scales of its own.
     own = FORMATS.get(to or "")
     if (at := entries.get(BLOCK)) is not None:
@@ -247,7 +247,7 @@ def _quantisation(reader: Reader, node: Node, settings: Node | None) -> Used | N
         reason = f"scales of {to} are {own.scales[0]}, which no spec can change"
         reader.wrong(entries[SCALE], f"{what}.{SCALE}: {reason}")
     elif SCALE in entries:
-        scale = reader.choice(entries[SCALE], f"{what}.{SCALE}", SCALES)
+        scale = reader.one_of(entries[SCALE], f"{what}.{SCALE}", SCALES)
     if to is None or scale is None or len(reader.mistakes) > before:
         return None
     if own is not None or BLOCK not in entries:

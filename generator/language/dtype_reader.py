@@ -36,7 +36,7 @@ LARGEST_BLOCK = 1 << 20
 def read_dtype(reader: Reader, node: Node) -> Dtype | None:
     """A shorthand, or a mapping; omitted keys follow from `a` and `b`. None if it has a mistake, which is recorded."""
     if not isinstance(node, MappingNode):
-        shorthand = reader.choice(node, "dtype", DTYPE_SHORTHANDS, _nearest_shorthand)
+        shorthand = reader.one_of(node, "dtype", DTYPE_SHORTHANDS, _nearest_shorthand)
         return None if shorthand is None else Dtype.of(shorthand)
     before = len(reader.mistakes)
     entries = reader.mapping(node, DTYPE_KEYS, "dtype", required=("a",))
@@ -84,7 +84,7 @@ def _choose(
     hint: Callable[[str, Collection[str]], str] = nearest_type,
 ) -> str | None:
     """The word of a key, or its default; None if it is not legal."""
-    return reader.choice(entries[key], f"dtype.{key}", legal, hint) if key in entries else default
+    return reader.one_of(entries[key], f"dtype.{key}", legal, hint) if key in entries else default
 
 
 def _types(reader: Reader, entries: Mapping[str, Node], a: str, b: str, *, stored: bool) -> Dtype | None:
@@ -192,6 +192,6 @@ def _stored_so(
     node = _of_b(reader, entries, key)
     if node is None:
         return False
-    if reader.choice(node, f"dtype.{key}.b", legal) is not None and needs is not None:
+    if reader.one_of(node, f"dtype.{key}.b", legal) is not None and needs is not None:
         reader.wrong(node, f"dtype.{key}.b: needs {needs}, and they are {a} and {b}")
     return True

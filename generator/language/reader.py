@@ -106,7 +106,7 @@ class Reader:
         self.wrong(node, f"{what}: expected text, found {described(node)}{quote}")
         return None
 
-    def choice(
+    def one_of(
         self,
         node: Node,
         what: str,

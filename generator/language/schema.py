@@ -34,12 +34,9 @@ from generator.language.vocabulary import (
     ADDITIONS,
     AXES,
     BACKENDS,
-    BACKWARD,
+    CHOICES,
     DEFAULTS,
-    INVARIANT,
     LAYOUT_LETTERS,
-    PACKAGE,
-    SELECT,
     SINGLE_AXES,
     WORDS,
 )
@@ -64,14 +61,12 @@ _NAME: Schema = {**_TEXT, "pattern": f"^{NAME}$", "maxLength": LONGEST_NAME}
 @cache
 def schema() -> Schema:
     """The schema of a spec file (JSON Schema, draft 7)."""
-    words = {"select": SELECT, "backward": BACKWARD, "invariant": INVARIANT, "package": PACKAGE}
-    one_value = {key: _words(meanings) for key, meanings in words.items()}
     values = {
         "summary": _LINE,
         "name": _NAME,
         **{axis: _value(axis) if axis in SINGLE_AXES else _listed(_value(axis)) for axis in AXES},
         "tile": _list(_tile()),
-        **one_value,
+        **{key: _words(words) for key, words in CHOICES.items()},
         "with": {"anyOf": [_words(ADDITIONS), {**_list(_words(ADDITIONS)), "minItems": 0}], "default": []},
         "backends": {**_list(_words(BACKENDS)), "contains": {"const": "triton"}, "default": ["triton"]},
         "tuned": _listed(_TEXT),
@@ -142,8 +137,7 @@ def _has(key: str, word: str) -> Schema:
 
 
 def _words(words: Mapping[str, Word]) -> Schema:
-    meanings = {word: entry.meaning for word, entry in words.items() if entry.available}
-    return {"enum": list(meanings), "enumDescriptions": list(meanings.values())}
+    return {"enum": list(words), "enumDescriptions": [entry.meaning for entry in words.values()]}
 
 
 def _value(axis: str) -> Schema:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -34,19 +34,17 @@ from generator.language.vocabulary import (
     ADDITIONS,
     AXES,
     BACKENDS,
-    BACKWARD,
+    CHOICES,
     DEFAULTS,
-    INVARIANT,
     OPEN_AXES,
-    PACKAGE,
     SCHEDULE,
-    SELECT,
     SINGLE_AXES,
     SWIZZLE,
     WORDS,
 )
-from generator.language.word_traits import Word
 
+#: The words of `select` that read measurements, and those of a message that asks for one of them.
+_MEASURED, _NEED = (None, "table", "fastest"), "'select: table' or 'fastest'"
 #: The most characters of a header.
 LONGEST_HEADER = 20_000
 #: The most bytes of a spec and of a file that `tuned` names.
@@ -66,15 +64,11 @@ def read(path: Path) -> Spec:
     """Read and validate the spec at `path`; raise `SpecError` with every mistake in it."""
     try:
         data = read_bytes(path, LARGEST_SPEC)
+        text = decoded_text(path, data)
     except FileNotFoundError as error:
         raise SpecError([Mistake(path, 1, 1, f"cannot be read: {error.strerror}")]) from None
     except FileError as error:
-        raise SpecError([Mistake(path, 1, 1, error.reason)]) from None
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise SpecError([Mistake(path, line, 1, "not UTF-8 text")]) from None
+        raise SpecError([Mistake(path, max(1, error.line), 1, error.reason)]) from None
     reader = _SpecReader(path)
     spec = reader.spec(compose(path, text), data)
     if reader.mistakes or spec is None:
@@ -105,83 +99,84 @@ class _SpecReader(Reader):
     """One method for each key, which returns its value or records the mistake."""
 
     def spec(self, root: Node, data: bytes) -> Spec | None:
-        entries = self.mapping(root, KEYS, "spec", required=REQUIRED)
-        self.positions: dict[tuple[str, str], tuple[int, int]] = {}
+        self.nodes = nodes = self.mapping(root, KEYS, "spec", required=REQUIRED)
+        self.positions: dict[tuple[str, str], tuple[int, int]] = {(key, ""): place(nodes[key]) for key in nodes}
         self.tuned_files: list[Path] = []
         self.warnings: list[Mistake] = []
-        for key, node in entries.items():
-            self.positions[key, ""] = place(node)
-        own = read_operations(self, entries["ops"], BUILT_IN) if "ops" in entries else {}
+        own = read_operations(self, nodes["ops"], BUILT_IN) if "ops" in nodes else {}
         self.operations: Operations = {**BUILT_IN, **own}
-        select = self.choice(entries["select"], "select", SELECT) if "select" in entries else DEFAULTS["select"]
-        open_axes = OPEN_AXES if select == "fastest" else ()
-        axes = {
-            axis: () if axis in open_axes and axis not in entries else self.axis(axis, entries.get(axis))
-            for axis in AXES
+        words = {
+            key: self.one_of(nodes[key], key, legal) if key in nodes else DEFAULTS[key]
+            for key, legal in CHOICES.items()
         }
-        name = self.family_name(entries.get("name"))
-        header = self.header(entries.get("header"))
-        summary = self.summary(entries["summary"]) if "summary" in entries else None
-        exclude = self.exclude(entries["exclude"], axes) if "exclude" in entries else ()
-        tiles = self.tiles(entries["tile"], axes) if "tile" in entries else None
-        scalars = {"backward": BACKWARD, "invariant": INVARIANT, "package": PACKAGE}
-        backward, invariant, package = (
-            self.choice(entries[key], key, words) if key in entries else DEFAULTS[key] for key, words in scalars.items()
-        )
-        additions = self.words(entries["with"], "with", ADDITIONS) if "with" in entries else ()
-        backends = self.backends(entries["backends"], select, invariant) if "backends" in entries else ("triton",)
-        measured, read = self.tuned(entries["tuned"]) if "tuned" in entries else ((), b"")
-        if select == "table" and "tuned" not in entries:
-            self.wrong(entries["select"], "select: 'table' needs the key `tuned`: a file that `tune` wrote")
-        elif select not in (None, "table", "fastest") and "tuned" in entries:
-            self.wrong(entries["tuned"], f"tuned: needs 'select: table' or 'fastest', but select is {shown(select)}")
-        targets = self.targets(entries["targets"]) if "targets" in entries else DEFAULT_TARGETS
-        triton = self.triton(entries["triton"]) if "triton" in entries else SUPPORTED
+        select = words["select"]
+        self.axes = {axis: self.axis(axis, opened=select == "fastest" and axis in OPEN_AXES) for axis in AXES}
+        name = self.family_name(nodes.get("name"))
+        header = self.header(nodes.get("header"))
+        summary = self.line(nodes["summary"], "summary", "a line of text") if "summary" in nodes else None
+        exclude = self.exclude(nodes["exclude"]) if "exclude" in nodes else ()
+        tiles = self.tiles(nodes["tile"]) if "tile" in nodes else None
+        additions = self.words(nodes["with"], "with", ADDITIONS) if "with" in nodes else []
+        backends = self.backends(nodes["backends"]) if "backends" in nodes else ["triton"]
+        if "aten" in backends and select not in _MEASURED:
+            self.wrong(nodes["backends"], f"backends: 'aten' needs {_NEED}, but select is {shown(select)}")
+        if "aten" in backends and words["invariant"] == "rows":
+            reason = "changes the bits of rows with M, which 'invariant: rows' forbids"
+            self.wrong(nodes["backends"], f"backends: 'aten' {reason}")
+        measured, read = self.tuned(nodes["tuned"]) if "tuned" in nodes else ((), b"")
+        if select == "table" and "tuned" not in nodes:
+            self.wrong(nodes["select"], "select: 'table' needs the key `tuned`: a file that `tune` wrote")
+        elif select not in _MEASURED and "tuned" in nodes:
+            self.wrong(nodes["tuned"], f"tuned: needs {_NEED}, but select is {shown(select)}")
+        targets = self.targets(nodes["targets"]) if "targets" in nodes else DEFAULT_TARGETS
+        triton = self.triton(nodes["triton"]) if "triton" in nodes else SUPPORTED
         if self.mistakes or name is None or summary is None or triton is None:
             return None
-        assert select is not None and backward is not None and invariant is not None and package is not None
         return Spec(
-            self.path,
+            path=self.path,
             # Line endings do not count: a checkout on Windows may have them as CRLF.
-            hashlib.sha256(with_unix_lines(data + read)).hexdigest(),
-            name,
-            summary,
-            axes,
-            tiles,
-            select,
-            targets,
-            triton,
-            exclude,
-            header,
-            self.positions,
-            measured,
-            backward,
-            invariant,
-            package,
-            additions,
-            backends,
-            tuple(self.tuned_files),
-            tuple(self.warnings),
+            digest=hashlib.sha256(with_unix_lines(data + read)).hexdigest(),
+            name=name,
+            summary=summary,
+            axes=self.axes,
+            tiles=tiles,
+            targets=tuple(targets),
+            triton=triton,
+            exclude=exclude,
+            header=header,
+            positions=self.positions,
+            tuned=measured,
+            additions=tuple(word for word in ADDITIONS if word in additions),
+            backends=tuple(word for word in BACKENDS if word in backends),
+            tuned_files=tuple(self.tuned_files),
+            warnings=tuple(self.warnings),
+            **{key: word for key, word in words.items() if word is not None},
         )
 
-    def axis(self, axis: str, node: Node | None) -> tuple[AxisValue, ...]:
-        """The values of an axis: one for a scalar, several for a list, the default if the key is absent."""
+    def listed(self, key: str, node: Node, read: Callable[[Node], str | None]) -> list[str]:
+        """The words of a list, or the single word, whose positions are kept."""
+        values = self.distinct(node, key, read, str)
+        self.positions |= {(key, value): place(item) for value, item in values}
+        return [value for value, _ in values]
+
+    def axis(self, axis: str, *, opened: bool) -> tuple[AxisValue, ...]:
+        """The values of an axis: one for a scalar, several for a list, the default, or none if it is open, without."""
+        node = self.nodes.get(axis)
         if node is None:
-            default = DEFAULTS.get(axis)
-            return () if default is None else (Epilogue() if axis == "epilogue" else default,)
+            default = Epilogue() if axis == "epilogue" else DEFAULTS.get(axis)
+            return () if default is None or opened else (default,)
         if axis in SINGLE_AXES and isinstance(node, SequenceNode):
             self.wrong(node, f"{axis}: expected one of {', '.join(WORDS[axis])} for the whole family, found a list")
             return ()
         values = self.values(axis, axis, node)
-        for value, item in values:
-            self.positions[axis, word_of(value)] = place(item)
+        self.positions |= {(axis, word_of(value)): place(item) for value, item in values}
         return tuple(value for value, _ in values)
 
     def values(self, axis: str, what: str, node: Node) -> list[tuple[AxisValue, Node]]:
         """The values of an axis, each with its node."""
         return self.distinct(node, what, lambda item: read_axis(self, axis, item, self.operations), word_of)
 
-    def tiles(self, node: Node, axes: Mapping[str, tuple[AxisValue, ...]]) -> tuple[Tile, ...]:
+    def tiles(self, node: Node) -> tuple[Tile, ...]:
         """The configurations of the key `tile`, in the spec's order."""
         rows: dict[tuple[Tile, bool], None] = {}
         nodes = [node] if isinstance(node, MappingNode) else self.at_most(MOST_TILES, node, "tile")
@@ -191,7 +186,7 @@ class _SpecReader(Reader):
         for item in nodes:
             row = read_tile(self, item)
             if row is not None:
-                self.check_used(item, axes)
+                self.check_used(item)
                 self.warn_of_sums(item)
             # A tile of several blocks belongs to `split_k` only where it has the key `split`.
             divided = row is not None and row.several_blocks and any(plain(key) == "split" for key, _ in item.value)
@@ -202,13 +197,13 @@ class _SpecReader(Reader):
                 rows[row, divided] = None
         return tuple(row for row, _ in rows)
 
-    def check_used(self, node: Node, axes: Mapping[str, tuple[AxisValue, ...]]) -> None:
+    def check_used(self, node: Node) -> None:
         """Record a mistake for a key of a configuration that no word of the spec reads."""
         assert isinstance(node, MappingNode)
         for name, axis, words in (("split", "schedule", SCHEDULE), ("chiplets", "swizzle", SWIZZLE)):
             readers = [word for word, entry in words.items() if name in entry.columns.values()]
             # Without a value the axis is open, or has a mistake of its own.
-            unused = axes[axis] and not any(word_of(word) in readers for word in axes[axis])
+            unused = self.axes[axis] and not any(word_of(word) in readers for word in self.axes[axis])
             for key, _ in node.value:
                 if unused and key.value == name:
                     remedy = f"add one that does ({', '.join(readers)}), or leave it out"
@@ -233,65 +228,63 @@ class _SpecReader(Reader):
         text = self.text(node, "name")
         return None if text is None else self.name(node, "name", text, why_no_family)
 
-    def summary(self, node: Node) -> str | None:
-        text = self.text(node, "summary")
+    def line(self, node: Node, what: str, wanted: str) -> str | None:
+        """One line of text, without spaces around it."""
+        text = self.text(node, what)
         if text is None:
             return None
         if "\n" in text.strip("\n"):
-            self.wrong(node, "summary: expected one line, found several")
+            self.wrong(node, f"{what}: expected one line, found several")
         elif not text.strip():
-            self.wrong(node, "summary: expected a line of text, found none")
+            self.wrong(node, f"{what}: expected {wanted}, found none")
         elif len(text) > LONGEST_LINE:
-            self.wrong(node, f"summary: expected at most {LONGEST_LINE} characters, found {len(text)}")
-        elif self.printable(node, "summary", text.rstrip("\n")):
+            self.wrong(node, f"{what}: expected at most {LONGEST_LINE} characters, found {len(text)}")
+        elif self.printable(node, what, text.rstrip("\n")):
             return text.strip()
         return None
 
     def header(self, node: Node | None) -> tuple[str, ...]:
         """The lines of the header without `#`; none can end the comment or declare an encoding."""
-        text = "" if node is None else self.text(node, "header")
-        lines: tuple[str, ...] = ()
-        if node is not None and text and len(text) > LONGEST_HEADER:
-            self.wrong(node, f"header: {len(text)} characters; at most {LONGEST_HEADER} are copied into every file")
-        elif node is not None and text:
-            lines = tuple(line.rstrip(" ") for line in text.rstrip("\n").split("\n"))
-            for line in lines:
-                if not self.printable(node, "header", line):
-                    return ()
+        text = (None if node is None else self.text(node, "header")) or ""
+        lines = tuple(line.rstrip(" ") for line in text.rstrip("\n").split("\n")) if text else ()
         command = command_line(self.path)
         if not command.isprintable():
             self.wrong(Place(1, 1), f"the file's name {shown(self.path.name)} holds a control character; rename it")
-        for line in [comment(line) for line in lines] + [command]:
+        comments: list[tuple[Node | Place, str, str]] = [(Place(1, 1), "the file's name", command)]
+        if node is not None and len(text) > LONGEST_HEADER:
+            self.wrong(node, f"header: {len(text)} characters; at most {LONGEST_HEADER} are copied into every file")
+        elif node is not None and all(self.printable(node, "header", line) for line in lines):
+            comments += [(node, "header", comment(line)) for line in lines]
+        for at, what, line in comments:
             if _ENCODING.match(line):
-                where = node if node is not None and line != command else Place(1, 1)
-                what = "the file's name" if line == command else "header"
-                self.wrong(where, f"{what}: {shown(line)} would declare an encoding; reword 'coding:' or 'coding='")
+                self.wrong(at, f"{what}: {shown(line)} would declare an encoding; reword 'coding:' or 'coding='")
         return lines
 
-    def words(self, node: Node, key: str, words: Mapping[str, Word]) -> tuple[str, ...]:
-        """The words of a key that lists some, in the order of the vocabulary."""
-        if isinstance(node, SequenceNode) and not node.value:
-            return ()
-        values = self.distinct(node, key, lambda item: self.choice(item, key, words), str)
-        for word, item in values:
-            self.positions[key, word] = place(item)
-        given = {word for word, _ in values}
-        return tuple(word for word in words if word in given)
+    def words(
+        self,
+        node: Node,
+        key: str,
+        legal: Collection[str],
+        example: str = "",
+        hint: Callable[[str, Collection[str]], str] = nearest,
+    ) -> list[str]:
+        """The words of a key that lists some; only a list, as in the example, where there is one."""
+        if example and not isinstance(node, SequenceNode):
+            self.wrong(node, f"{key}: expected a list such as {example}, found {described(node)}")
+            return []
+        if not example and isinstance(node, SequenceNode) and not node.value:
+            return []
+        return self.listed(key, node, lambda item: self.one_of(item, key, legal, hint))
 
-    def backends(self, node: Node, select: str | None, invariant: str | None) -> tuple[str, ...]:
-        """The words of the key `backends`."""
-        if not isinstance(node, SequenceNode):
-            self.wrong(node, f"backends: expected a list such as [triton, aten], found {described(node)}")
-            return ()
+    def targets(self, node: Node) -> list[str]:
+        return self.words(node, "targets", TARGETS, "[sm90]", nearest_target)
+
+    def backends(self, node: Node) -> list[str]:
         known = len(self.mistakes)
-        given = self.words(node, "backends", BACKENDS)
-        if "triton" not in given and len(self.mistakes) == known:
+        words = self.words(node, "backends", BACKENDS, "[triton, aten]")
+        if "triton" not in words and len(self.mistakes) == known:
             self.wrong(node, "backends: 'triton' is missing: the family's kernels are always there")
-        if "aten" in given and select not in (None, "table", "fastest"):
-            self.wrong(node, f"backends: 'aten' needs 'select: table' or 'fastest', but select is {shown(select)}")
-        if "aten" in given and invariant == "rows":
-            self.wrong(node, "backends: 'aten' changes the bits of rows with M, which 'invariant: rows' forbids")
-        return given
+        return words
 
     def tuned(self, node: Node) -> tuple[tuple[Measured, ...], bytes]:
         """The measurements in the files of `tuned`, one or a list of them, and the files' bytes.
@@ -300,23 +293,22 @@ class _SpecReader(Reader):
         """
         measurements: list[Measured] = []
         texts = b""
-        for name, item in self.distinct(node, "tuned", lambda item: self.text(item, "tuned"), str):
-            self.tuned_files.append(self.path.parent / name)
-            self.positions["tuned", name] = place(item)
+        for name in self.listed("tuned", node, lambda item: self.text(item, "tuned")):
+            path, at = self.path.parent / name, Place(*self.positions["tuned", name])
+            self.tuned_files.append(path)
             try:
-                data = read_bytes(self.tuned_files[-1], LARGEST_TUNED)
-                measurements.append(replace(parse_measurements(decoded_text(self.tuned_files[-1], data)), file=name))
+                data = read_bytes(path, LARGEST_TUNED)
+                measurements.append(replace(parse_measurements(decoded_text(path, data)), file=name))
+                texts += b"\0" + data
             except FileNotFoundError:
                 message = f"tuned: {shown(name)} does not exist yet; the family is rendered without it"
-                self.warnings.append(Mistake(self.path, *self.positions["tuned", name], message))
+                self.warnings.append(Mistake(self.path, *at, message))
             except (FileError, ValueError) as error:
-                reason = error
+                reason = str(error)
                 if isinstance(error, FileError):
                     where = f"line {error.line}: " if error.line else ""
-                    reason = ValueError(where + error.reason.removeprefix("cannot be read: "))
-                self.wrong(item, f"tuned: {shown(name)}, relative to the spec, cannot be read: {reason}")
-            else:
-                texts += b"\0" + data
+                    reason = where + error.reason.removeprefix("cannot be read: ")
+                self.wrong(at, f"tuned: {shown(name)}, relative to the spec, cannot be read: {reason}")
         return tuple(measurements), texts
 
     def at_most(self, most: int, node: Node, what: str) -> list[Node]:
@@ -326,15 +318,6 @@ class _SpecReader(Reader):
             self.wrong(entries[most], f"{what}: the list has {len(entries):,} entries, at most {most:,} are allowed")
             return []
         return entries
-
-    def targets(self, node: Node) -> tuple[str, ...]:
-        if not isinstance(node, SequenceNode):
-            self.wrong(node, f"targets: expected a list such as [sm90], found {described(node)}")
-            return ()
-        values = self.distinct(node, "targets", lambda item: self.choice(item, "targets", TARGETS, nearest_target), str)
-        for target, item in values:
-            self.positions["targets", target] = place(item)
-        return tuple(target for target, _ in values)
 
     def triton(self, node: Node) -> SpecifierSet | None:
         text = self.text(node, "triton")
@@ -351,38 +334,28 @@ class _SpecReader(Reader):
             return None
         return versions & SUPPORTED
 
-    def exclude(self, node: Node, axes: dict[str, tuple[AxisValue, ...]]) -> tuple[Exclusion, ...]:
+    def exclude(self, node: Node) -> tuple[Exclusion, ...]:
         if isinstance(node, SequenceNode) and not node.value:
             return ()
         exclusions = []
         for index, item in enumerate(self.at_most(MOST_EXCLUSIONS, node, "exclude")):
             entries = self.mapping(item, EXCLUDE_KEYS, "exclude", required=("because",))
-            because = self.text(entries["because"], "exclude.because") if "because" in entries else ""
-            if because is not None and not because.strip() and "because" in entries:
-                self.wrong(entries["because"], "exclude.because: expected the reason, found none")
-            if len(because or "") > LONGEST_LINE:
-                message = f"exclude.because: expected at most {LONGEST_LINE} characters, found {len(because or '')}"
-                self.wrong(entries["because"], message)
-            if because and "because" in entries:
-                self.printable(entries["because"], "exclude.because", because)
-            partial = [(axis, self.excluded(axis, value, axes)) for axis, value in entries.items() if axis != "because"]
-            if isinstance(item, MappingNode) and all(plain(key) == "because" for key, _ in item.value) and entries:
+            because = entries.pop("because", None)
+            reason = None if because is None else self.line(because, "exclude.because", "the reason")
+            partial = tuple((axis, self.excluded(axis, value)) for axis, value in entries.items())
+            if isinstance(item, MappingNode) and because is not None and len(item.value) == 1:
                 self.wrong(item, f"exclude: names no axis and would exclude everything; axes: {', '.join(AXES)}")
             self.positions["exclude", str(index)] = place(item)
-            exclusions.append(Exclusion(tuple(partial), (because or "").strip()))
+            exclusions.append(Exclusion(partial, reason or ""))
         return tuple(exclusions)
 
-    def excluded(self, axis: str, node: Node, axes: dict[str, tuple[AxisValue, ...]]) -> frozenset[str]:
+    def excluded(self, axis: str, node: Node) -> frozenset[str]:
         """The words of one axis of an exclusion; the spec must list each of them."""
-        listed = [word_of(value) for value in axes[axis]]
-        words = set()
-        for value, item in self.values(axis, f"exclude.{axis}", node):
-            words.add(word_of(value))
-            if listed and word_of(value) not in listed:
-                self.wrong(
-                    item,
-                    f"exclude.{axis}: the spec does not list {word_of(value)!r}; {nearest(word_of(value), listed)}",
-                )
+        what, listed = f"exclude.{axis}", [word_of(value) for value in self.axes[axis]]
+        words = {word_of(value): item for value, item in self.values(axis, what, node)}
+        for word, item in words.items():
+            if listed and word not in listed:
+                self.wrong(item, f"{what}: the spec does not list {word!r}; {nearest(word, listed)}")
         return frozenset(words)
 
 

@@ -1,7 +1,6 @@
-"""The words of the spec language: every axis and value, its meaning, and whether a template exists.
+"""The words of the spec language: every axis and value, and its meaning.
 
-A word without a template is listed too, so that the message for it is "not available yet" and not "unknown". Nothing
-else in the project lists axis values, but for those of `dtype`, which follow from `elements.py`.
+Nothing else in the project lists axis values, but for those of `dtype`, which follow from `elements.py`.
 """
 
 from __future__ import annotations
@@ -331,6 +330,14 @@ PACKAGE: Mapping[str, Word] = {
     "files": Word("each kernel a file that stands alone, without functions of contracts"),
 }
 
+#: The keys with one word for the family, which is a field of its `Spec`.
+CHOICES: Mapping[str, Mapping[str, Word]] = {
+    "select": SELECT,
+    "backward": BACKWARD,
+    "invariant": INVARIANT,
+    "package": PACKAGE,
+}
+
 #: The words of the key `with`: what a family of `package: torch` brings beside its functions, each a module of its own.
 ADDITIONS: Mapping[str, Word] = {
     "inductor": Word("`family.inductor.install()`: the products of graphs that `torch.compile` compiles"),
@@ -349,6 +356,9 @@ BACKENDS: Mapping[str, Word] = {
         "the device say that it is faster"
     ),
 }
+
+#: Every key whose values are plain words.
+ALL_WORDS: Mapping[str, Mapping[str, Word]] = {**WORDS, **CHOICES, "with": ADDITIONS, "backends": BACKENDS}
 
 DEFAULTS: Mapping[str, str] = {
     "batch": "none",

@@ -15,10 +15,9 @@ from generator.language.features import Feature
 
 @dataclass(frozen=True)
 class Word:
-    """One legal value of an axis: its meaning, as part of a sentence, and whether a template exists."""
+    """One legal value of an axis: its meaning, as part of a sentence."""
 
     meaning: str
-    available: bool = True
     #: Of the kernels of a contract, those of a lower rank are tried first.
     rank: int = 99
     #: Of a schedule, a load or an order of tiles: what it handles beyond a plain product. All else is refused.

@@ -101,7 +101,7 @@ def refusal(v: Variant, axis: str, feature: Feature, others: Sequence[str] = ())
 def others(v: Variant, axis: str) -> Iterator[Variant]:
     """The variant with other words of an axis, which handle all that is asked of them; the first rank comes first."""
     words = sorted(WORDS[axis].items(), key=lambda entry: entry[1].rank)
-    names = [word for word, entry in words if entry.available and word != v.words[axis]]
+    names = [word for word, entry in words if word != v.words[axis]]
     changed = (replace(v, **{axis: word}) for word in names)  # type: ignore[arg-type]
     return (other for other in changed if all(unclaimed(other, each) is None for each in CLAIMING))
 

@@ -267,7 +267,7 @@ def _largest_first(tile: Tile) -> tuple[int, ...]:
 @cache
 def _words_of() -> dict[str, dict[str, str]]:
     """The part of a kernel's name behind its contract -> the words of its implementation axes."""
-    words = {axis: [word for word, entry in WORDS[axis].items() if entry.available] for axis in OPEN_AXES}
+    words = {axis: list(WORDS[axis]) for axis in OPEN_AXES}
     defaults = {axis: DEFAULTS[axis] for axis in OPEN_AXES}
     base = Variant(Layout.of("rcr"), Dtype.of("fp16"), DEFAULTS["batch"], Epilogue(), **defaults)
     words_of = {}

@@ -76,7 +76,7 @@ def _words(axes: tuple[str, ...]) -> Iterator[Mapping[str, str]]:
 
 def _others(axis: str) -> list[str]:
     """The available words of an axis but its default; sums that do not repeat are never chosen unasked."""
-    words = [word for word, entry in WORDS[axis].items() if entry.available and word != DEFAULTS[axis]]
+    words = [word for word in WORDS[axis] if word != DEFAULTS[axis]]
     if axis == "schedule":
         words = sorted((word for word in words if SCHEDULE[word].repeatable), key=lambda word: SCHEDULE[word].rank)
     return words

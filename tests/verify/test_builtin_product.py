@@ -29,9 +29,7 @@ TYPES = ("fp16", "bf16", "fp32", "int8")
 #: No operand here is stored other than it is multiplied, so that none is decoded.
 #: The forms of `paired` with other blocks, and those that divide K, are in tests/plan/test_paired.py.
 SCHEDULES = tuple(
-    word
-    for word, entry in SCHEDULE.items()
-    if entry.available and not entry.decodes and (word == "paired" or not entry.pairs)
+    word for word, entry in SCHEDULE.items() if not entry.decodes and (word == "paired" or not entry.pairs)
 )
 #: The target that is compiled for.
 PRIMARY = "sm90"
