@@ -43,6 +43,9 @@ from figures import DEVICE, MEASURED, OTHER, RESULTS
 from generator.bench import measurements, plot, results_report, summary
 from generator.commands import COMMANDS, command_line
 from generator.emit.report import Plot
+from generator.epilogue import gated_units, operations
+from generator.epilogue.auxiliary_outputs import AUXILIARY
+from generator.epilogue.formula import FUNCTIONS
 from generator.language import built_in, dtypes, vocabulary
 from generator.language.elements import ELEMENTS
 from generator.language.errors import SpecError
@@ -193,6 +196,31 @@ def _options() -> str:
                 help_text = " ".join(action.help.replace("%%", "%").replace("|", "\\|").split())
                 rows.append((_code(name), _code(f"{word}{value}{choices}".replace("|", "\\|")), help_text))
     return markdown(("command", "option", "what it does"), rows)
+
+
+def _operations() -> str:
+    rows = []
+    spelled = {shape: f"[{', '.join(map(str, parts))}]" for parts, shape in operations.SHAPES.items()}
+    for name, operation in built_in.OPERATIONS.items():
+        operands = ", ".join(f"`{operand}` {spelled[shape]}" for operand, shape in operation.operands.items())
+        parameters = {**operation.scalars, **({gated_units.ORDER: gated_units.CONCATENATED} if operation.gated else {})}
+        scalars = ", ".join(f"`{name}` {value}" for name, value in parameters.items())
+        rows.append((_code(name), _code(operation.formula), operands, scalars))
+    return markdown(("operation", "formula", "operands", "parameters"), rows)
+
+
+def _functions() -> str:
+    rows = [(_code(f"{name}({each.parameters})"), each.meaning) for name, each in FUNCTIONS.items()]
+    return markdown(("function", "what it is"), rows)
+
+
+def _outputs() -> str:
+    rows = []
+    for word, writer in AUXILIARY.items():
+        dtype = "fp32" if writer.reduction else "C's"
+        shape = "M, N" if writer.shape == operations.MATRIX else writer.shape
+        rows.append((_code(word), _code(writer.output), f"[{shape}]", dtype, writer.meaning.format("the value")))
+    return markdown(("element", "output", "shape", "dtype", "what it is"), rows)
 
 
 def _dtypes() -> str:
@@ -428,9 +456,9 @@ _TUNED = ("gemm16", "batched", "fused", "fp32", "tf32x3", "symmetric")
 BUILT = frozenset(f"bench_{suite}" for suite in RESULTS if suite not in _NO_TABLE) | {f"tuned_{n}" for n in _TUNED}
 
 TABLES: Mapping[str, Callable[[], str]] = {
-    "operations": built_in.table,
-    "functions": built_in.functions,
-    "outputs": built_in.outputs_table,
+    "operations": _operations,
+    "functions": _functions,
+    "outputs": _outputs,
     "options": _options,
     "dtypes": _dtypes,
     "quantised": _quantised,

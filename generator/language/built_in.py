@@ -10,11 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from generator.epilogue import gated_units
 from generator.epilogue.auxiliary_outputs import ACCUMULATE, ACCUMULATED, AUXILIARY, named
 from generator.epilogue.chain import Epilogue, Used, operation_of, settings_of
-from generator.epilogue.formula import FUNCTIONS
-from generator.epilogue.operations import FILE, MATRIX, SHAPES, EpilogueOperation
+from generator.epilogue.operations import FILE, EpilogueOperation
 from generator.epilogue.quantisation import QUANTISES, QUANTIZE
 from generator.language.document import compose
 from generator.language.errors import SpecError
@@ -60,32 +58,3 @@ def chain_of(operations: Sequence[str | Mapping[str, Any]]) -> Epilogue:
             operation = known(entry["operation"], operation_of(entry))
             used.append((entry["operation"], operation, settings_of(entry["settings"], operation)))
     return Epilogue.chain(used)
-
-
-def table() -> str:
-    """The built-in operations as a Markdown table."""
-    rows = ["| operation | formula | operands | parameters |", "|---|---|---|---|"]
-    spelled = {shape: f"[{', '.join(map(str, parts))}]" for parts, shape in SHAPES.items()}
-    for name, operation in OPERATIONS.items():
-        operands = ", ".join(f"`{operand}` {spelled[shape]}" for operand, shape in operation.operands.items())
-        parameters = {**operation.scalars, **({gated_units.ORDER: gated_units.CONCATENATED} if operation.gated else {})}
-        scalars = ", ".join(f"`{name}` {value}" for name, value in parameters.items())
-        rows.append(f"| `{name}` | `{operation.formula}` | {operands} | {scalars} |")
-    return "\n".join(rows)
-
-
-def functions() -> str:
-    """The functions of the formula language as a Markdown table."""
-    rows = ["| function | what it is |", "|---|---|"]
-    rows += [f"| `{name}({function.parameters})` | {function.meaning} |" for name, function in FUNCTIONS.items()]
-    return "\n".join(rows)
-
-
-def outputs_table() -> str:
-    """The auxiliary outputs as a Markdown table."""
-    rows = ["| element | output | shape | dtype | what it is |", "|---|---|---|---|---|"]
-    for word, writer in AUXILIARY.items():
-        dtype = "fp32" if writer.reduction else "C's"
-        shape = "M, N" if writer.shape == MATRIX else writer.shape
-        rows.append(f"| `{word}` | `{writer.output}` | [{shape}] | {dtype} | {writer.meaning.format('the value')} |")
-    return "\n".join(rows)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import keyword
 import re
+import sys
 from collections.abc import Mapping
 
 from generator.language.errors import shown
@@ -16,23 +17,11 @@ from generator.language.errors import shown
 NAME = "[a-z][a-z0-9_]*"
 LONGEST_NAME = 64
 
-#: The modules of the standard library in any of Python 3.10 to 3.15; the running Python knows only its own.
+#: Modules of Python 3.10 to 3.15 that not every one of these versions lists as those of its standard library.
 _STANDARD_LIBRARY = """
-abc aifc annotationlib antigravity argparse array ast asynchat asyncio asyncore atexit audioop base64 bdb binascii
-binhex bisect builtins bz2 calendar cgi cgitb chunk cmath cmd code codecs codeop collections colorsys compileall
-compression concurrent configparser contextlib contextvars copy copyreg crypt csv ctypes curses dataclasses datetime
-dbm decimal difflib dis distutils doctest email encodings ensurepip enum errno faulthandler fcntl filecmp fileinput
-fnmatch fractions ftplib functools gc genericpath getopt getpass gettext glob graphlib grp gzip hashlib heapq hmac
-html http idlelib imaplib imghdr imp importlib inspect io ipaddress itertools json keyword lib2to3 linecache locale
-logging lzma mailbox mailcap marshal math mimetypes mmap modulefinder msilib msvcrt multiprocessing netrc nis nntplib
-nt ntpath nturl2path numbers opcode operator optparse os ossaudiodev pathlib pdb pickle pickletools pipes pkgutil
-platform plistlib poplib posix posixpath pprint profile profiling pstats pty pwd py_compile pyclbr pydoc pydoc_data
-pyexpat queue quopri random re readline reprlib resource rlcompleter runpy sched secrets select selectors shelve shlex
-shutil signal site sitecustomize smtpd smtplib sndhdr socket socketserver spwd sqlite3 sre_compile sre_constants
-sre_parse ssl stat statistics string stringprep struct subprocess sunau symtable sys sysconfig syslog tabnanny tarfile
-telnetlib tempfile termios test textwrap this threading time timeit tkinter token tokenize tomllib trace traceback
-tracemalloc tty turtle turtledemo types typing unicodedata unittest urllib usercustomize uu uuid venv warnings wave
-weakref webbrowser winreg winsound wsgiref xdrlib xml xmlrpc zipapp zipfile zipimport zlib zoneinfo
+aifc annotationlib asynchat asyncore audioop binhex cgi cgitb chunk compression crypt distutils imghdr imp lib2to3
+mailcap msilib nis nntplib nturl2path ossaudiodev pipes profiling sitecustomize smtpd sndhdr spwd sre_compile
+sre_constants sre_parse sunau telnetlib test tomllib usercustomize uu xdrlib
 """
 #: What torch and Triton need, by the name under which it is imported.
 _NEEDED = """
@@ -49,7 +38,10 @@ _DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{x}" for port in ("c
 
 #: Name -> why no family has it.
 _RESERVED: Mapping[str, str] = {
-    **dict.fromkeys(_STANDARD_LIBRARY.split(), "is a module of Python's standard library, which it would replace"),
+    **dict.fromkeys(
+        (*sys.stdlib_module_names, *_STANDARD_LIBRARY.split()),
+        "is a module of Python's standard library, which it would replace",
+    ),
     **dict.fromkeys(_NEEDED.split(), "is a module that torch or Triton needs, which it would replace"),
     **dict.fromkeys(_TOOLS.split(), "is a module of the generator or of a tool, which it would replace"),
     **dict.fromkeys(("torch", "triton", "numpy"), "is a module that rendered code imports, which it would replace"),

@@ -45,50 +45,33 @@ def hilbert(rows: int, columns: int) -> Iterator[tuple[int, int]]:
 
     The curve starts in the first cell, and ends at the other end of the rectangle's longer side.
     """
-    if columns >= rows:
-        yield from _curve((0, 0), (0, columns), (rows, 0))
-    else:
-        yield from _curve((0, 0), (rows, 0), (0, columns))
+    down, right = complex(rows), complex(0, columns)
+    for cell in _curve(0, right, down) if columns >= rows else _curve(0, down, right):
+        yield int(cell.real), int(cell.imag)
 
 
-Vector = tuple[int, int]
+def _curve(at: complex, long: complex, wide: complex) -> Iterator[complex]:
+    """The curve in the rectangle that the axis-parallel vectors span from `at`; it ends at the end of `long`.
 
-
-def _curve(at: Vector, long: Vector, wide: Vector) -> Iterator[Vector]:
-    """The curve in the rectangle that the axis-parallel vectors span from `at`; it ends at the end of `long`."""
-    length, width = abs(sum(long)), abs(sum(wide))
+    A cell is a row + a column * 1j; the numbers are whole.
+    """
+    length, width = int(abs(long)), int(abs(wide))
+    ahead, aside = long / length, wide / width
     if width == 1 or length == 1:
-        step = _unit(long if width == 1 else wide)
-        yield from (_moved(at, _times(step, distance)) for distance in range(max(length, width)))
-        return
-    if 2 * length > 3 * width:
-        half = _times(_unit(long), _even(length // 2))
+        yield from (at + (ahead if width == 1 else aside) * distance for distance in range(max(length, width)))
+    elif 2 * length > 3 * width:
+        half = ahead * _even(length // 2)
         yield from _curve(at, half, wide)
-        yield from _curve(_moved(at, half), _moved(long, _times(half, -1)), wide)
-        return
-    half, side = _times(_unit(long), length // 2), _times(_unit(wide), _even(width // 2) if width > 2 else 1)
-    rest = _moved(long, _times(half, -1))
-    yield from _curve(at, side, half)
-    yield from _curve(_moved(at, side), long, _moved(wide, _times(side, -1)))
-    last = _moved(_moved(long, _times(_unit(long), -1)), _moved(side, _times(_unit(side), -1)))
-    yield from _curve(_moved(at, last), _times(side, -1), _times(rest, -1))
+        yield from _curve(at + half, long - half, wide)
+    else:
+        half, side = ahead * (length // 2), aside * (_even(width // 2) if width > 2 else 1)
+        yield from _curve(at, side, half)
+        yield from _curve(at + side, long, wide - side)
+        yield from _curve(at + long - ahead + side - aside, -side, half - long)
 
 
 def _even(number: int) -> int:
     return number + number % 2
-
-
-def _unit(vector: Vector) -> Vector:
-    length = abs(sum(vector))
-    return vector[0] // length, vector[1] // length
-
-
-def _times(vector: Vector, factor: int) -> Vector:
-    return vector[0] * factor, vector[1] * factor
-
-
-def _moved(vector: Vector, by: Vector) -> Vector:
-    return vector[0] + by[0], vector[1] + by[1]
 
 
 def linear(tile: Numbers, rows: int, columns: int) -> Iterator[tuple[int, int]]:

@@ -10,7 +10,6 @@ from generator.emit.manifest_reader import read
 from generator.epilogue.chain import Epilogue
 from generator.epilogue.formula import FUNCTIONS
 from generator.epilogue.operations import EpilogueOperation
-from generator.language import built_in
 from generator.language.built_in import OPERATIONS, chain_of
 from generator.language.errors import CallError
 from generator.language.model import Dtype, Tile
@@ -26,6 +25,7 @@ from tests.helpers.support import (
     family_of,
     mistakes_of,
     ops,
+    pages,
     render_spec,
     variant,
 )
@@ -87,7 +87,7 @@ def test_one_entry_is_all_that_an_operation_takes(cli, tmp_path, monkeypatch):
     monkeypatch.setitem(OPERATIONS, "rooted", added)
     (found,) = mistakes_of(f"{BASE}epilogue: rootd\n")
     assert "did you mean 'rooted'? legal: none, bias" in found and ", rooted, accumulate" in found
-    assert "| `rooted` | `sqrt(abs(x)) * offset + power` | `offset` [N] | `power` 3 |" in built_in.table()
+    assert "| `rooted` | `sqrt(abs(x)) * offset + power` | `offset` [N] | `power` 3 |" in pages().TABLES["operations"]()
     spec = "summary: x\nlayout: rrr\ndtype: bf16\nepilogue: [[{rooted: {power: 4}}]]\nschedule: elementwise\n"
     (tmp_path / "family.yaml").write_text(spec)
     assert cli("family.yaml", "--out", ".").status == 0
@@ -101,7 +101,8 @@ def test_one_entry_is_all_that_an_operation_takes(cli, tmp_path, monkeypatch):
 
 
 def test_every_function_stands_in_the_documentation():
-    assert [line.split("`")[1].partition("(")[0] for line in built_in.functions().splitlines()[2:]] == list(FUNCTIONS)
+    rows = pages().TABLES["functions"]().splitlines()[2:]
+    assert [row.split("`")[1].partition("(")[0] for row in rows] == list(FUNCTIONS)
 
 
 def test_a_manifest_from_before_there_were_scalars_is_read(tmp_path):
