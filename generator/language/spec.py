@@ -185,41 +185,30 @@ class _SpecReader(Reader):
             self.wrong(node, f"tile: expected a list, as in {example}, found {described(node)}")
         for item in nodes:
             row = read_tile(self, item)
-            if row is not None:
-                self.check_used(item)
-                self.warn_of_sums(item)
+            if row is None or not isinstance(item, MappingNode):
+                continue
+            given = {str(plain(key)): (key, value) for key, value in item.value}
+            for name, axis, words in (("split", "schedule", SCHEDULE), ("chiplets", "swizzle", SWIZZLE)):
+                readers = [word for word, entry in words.items() if name in entry.columns.values()]
+                # Without a value the axis is open, or has a mistake of its own.
+                unread = self.axes[axis] and not any(word_of(value) in readers for value in self.axes[axis])
+                if name in given and unread:
+                    remedy = f"add one that does ({', '.join(readers)}), or leave it out"
+                    self.wrong(given[name][0], f"tile.{name}: no {axis} of the spec reads it; {remedy}")
+            for name, (_, value) in given.items():
+                size = plain(value)
+                if name in ("m", "n") and isinstance(size, int) and size.bit_count() > 1:
+                    blocks = [1 << bit for bit in range(size.bit_length() - 1, -1, -1) if size >> bit & 1]
+                    message = f"a sum such as {size} is read for one more version; write {name}: {blocks}"
+                    self.warnings.append(Mistake(self.path, *place(value), f"tile.{name}: {message}"))
             # A tile of several blocks belongs to `split_k` only where it has the key `split`.
-            divided = row is not None and row.several_blocks and any(plain(key) == "split" for key, _ in item.value)
+            divided = row.several_blocks and "split" in given
             # Lists of winners repeat configurations.
-            if row is not None and (row, divided) not in rows:
+            if (row, divided) not in rows:
                 for key in ("tile", "tile.split")[: 1 + divided]:
                     self.positions[key, str(len(rows))] = place(item)
                 rows[row, divided] = None
         return tuple(row for row, _ in rows)
-
-    def check_used(self, node: Node) -> None:
-        """Record a mistake for a key of a configuration that no word of the spec reads."""
-        assert isinstance(node, MappingNode)
-        for name, axis, words in (("split", "schedule", SCHEDULE), ("chiplets", "swizzle", SWIZZLE)):
-            readers = [word for word, entry in words.items() if name in entry.columns.values()]
-            # Without a value the axis is open, or has a mistake of its own.
-            unused = self.axes[axis] and not any(word_of(word) in readers for word in self.axes[axis])
-            for key, _ in node.value:
-                if unused and key.value == name:
-                    remedy = f"add one that does ({', '.join(readers)}), or leave it out"
-                    self.wrong(key, f"tile.{name}: no {axis} of the spec reads it; {remedy}")
-
-    def warn_of_sums(self, node: Node) -> None:
-        """Record a warning for a size of a tile of several blocks that does not list them."""
-        assert isinstance(node, MappingNode)
-        for key, value in node.value:
-            size = plain(value)
-            if key.value in ("m", "n") and isinstance(size, int) and size.bit_count() > 1:
-                blocks = [1 << bit for bit in range(size.bit_length() - 1, -1, -1) if size >> bit & 1]
-                message = (
-                    f"tile.{key.value}: a sum such as {size} is read for one more version; write {key.value}: {blocks}"
-                )
-                self.warnings.append(Mistake(self.path, *place(value), message))
 
     def family_name(self, node: Node | None) -> str | None:
         if node is None:
