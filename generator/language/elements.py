@@ -128,6 +128,21 @@ class ElementType:
         return sign * digits * 2.0 ** (max(exponent, 1) - self.bias - self.mantissa)
 
 
+_FP16 = ElementType(
+    bits=16,
+    torch="float16",
+    triton="float16",
+    least=-65504,
+    most=65504,
+    exponent=5,
+    mantissa=10,
+    multiplied=_EVERY,
+    converted=_EVERY,
+    written=_EVERY,
+    accumulators=("fp32", "fp16"),
+    result="fp16",
+    measured_as="bf16",
+)
 _FP8E4M3 = ElementType(
     bits=8,
     torch="float8_e4m3fn",
@@ -149,6 +164,23 @@ _FP8E4M3 = ElementType(
     quantises="to_fp8e4m3",
     nan="NaN stays NaN",
     scale="Scales are float8_e4m3fn.",
+)
+#: A type of CDNA3, which has one zero, one NaN and no infinities.
+_FP8E4M3FNUZ = ElementType(
+    bits=8,
+    torch="float8_e4m3fnuz",
+    triton="float8e4b8",
+    least=-240,
+    most=240,
+    exponent=4,
+    mantissa=3,
+    excess=8,
+    negative_zero=False,
+    multiplied=_CDNA3,
+    converted=_CDNA3,
+    accumulators=("fp32",),
+    step=32,
+    weight=True,
 )
 _INT4 = ElementType(
     bits=4,
@@ -179,32 +211,15 @@ ELEMENTS: Mapping[str, ElementType] = {
         precisions=("ieee", "tf32", "tf32x3"),
         result="fp32",
     ),
-    "fp16": ElementType(
-        bits=16,
-        torch="float16",
-        triton="float16",
-        least=-65504,
-        most=65504,
-        exponent=5,
-        mantissa=10,
-        multiplied=_EVERY,
-        converted=_EVERY,
-        written=_EVERY,
-        accumulators=("fp32", "fp16"),
-        result="fp16",
-        measured_as="bf16",
-    ),
-    "bf16": ElementType(
-        bits=16,
+    "fp16": _FP16,
+    "bf16": replace(
+        _FP16,
         torch="bfloat16",
         triton="bfloat16",
         least=-(2 - 2.0**-7) * 2.0**127,
         most=(2 - 2.0**-7) * 2.0**127,
         exponent=8,
         mantissa=7,
-        multiplied=_EVERY,
-        converted=_EVERY,
-        written=_EVERY,
         accumulators=("fp32",),
         result="bf16",
         measured_as="fp16",
@@ -224,25 +239,9 @@ ELEMENTS: Mapping[str, ElementType] = {
         quantises="to_fp8e5m2",
         scale="",
     ),
-    # Those of CDNA3, which has one zero, one NaN and no infinities.
-    "fp8e4m3fnuz": ElementType(
-        bits=8,
-        torch="float8_e4m3fnuz",
-        triton="float8e4b8",
-        least=-240,
-        most=240,
-        exponent=4,
-        mantissa=3,
-        excess=8,
-        negative_zero=False,
-        multiplied=_CDNA3,
-        converted=_CDNA3,
-        accumulators=("fp32",),
-        step=32,
-        weight=True,
-    ),
-    "fp8e5m2fnuz": ElementType(
-        bits=8,
+    "fp8e4m3fnuz": _FP8E4M3FNUZ,
+    "fp8e5m2fnuz": replace(
+        _FP8E4M3FNUZ,
         torch="float8_e5m2fnuz",
         triton="float8e5b16",
         least=-57344,
@@ -250,12 +249,6 @@ ELEMENTS: Mapping[str, ElementType] = {
         exponent=5,
         mantissa=2,
         excess=16,
-        negative_zero=False,
-        multiplied=_CDNA3,
-        converted=_CDNA3,
-        accumulators=("fp32",),
-        step=32,
-        weight=True,
     ),
     "int8": ElementType(
         bits=8,
