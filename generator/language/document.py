@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,44 +39,6 @@ _MOST_DIGITS = 1000
 LARGEST_TREE = 100_000
 
 
-class _TreeError(yaml.MarkedYAMLError):
-    """A tree with a cycle or of too many nodes, found before it is complete."""
-
-
-class _Loader(Reader, Scanner, Parser, Composer, BaseResolver):
-    """PyYAML's loader up to the composed tree: no implicit types, no constructor, at most `LARGEST_TREE` nodes."""
-
-    def __init__(self, text: str) -> None:
-        Reader.__init__(self, text)
-        Scanner.__init__(self)
-        Parser.__init__(self)
-        Composer.__init__(self)
-        BaseResolver.__init__(self)
-        #: The nodes so far, and those of each finished node.
-        self.count = 0
-        self.sizes: dict[int, int] = {}
-
-    def compose_node(self, parent: Node | None, index: Any) -> Node | None:
-        """The next node; raise `_TreeError` for an alias of a node that it is part of, or for too many nodes."""
-        before = self.count
-        alias = self.check_event(yaml.AliasEvent)
-        mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-        node: Node | None = super().compose_node(parent, index)
-        if node is None:
-            return None
-        if alias:
-            if id(node) not in self.sizes:
-                raise _TreeError(problem="an alias stands for a node that it is part of", problem_mark=mark)
-            self.count += self.sizes[id(node)]
-        else:
-            self.count += 1
-            self.sizes[id(node)] = self.count - before
-        if self.count > LARGEST_TREE:
-            problem = f"more than {LARGEST_TREE:,} nodes, where an alias counts as what it stands for"
-            raise _TreeError(problem=problem, problem_mark=mark)
-        return node
-
-
 class Place(NamedTuple):
     """A line and a column, both from 1."""
 
@@ -90,6 +51,66 @@ def place(node: Node) -> Place:
     return Place(node.start_mark.line + 1, node.start_mark.column + 1)
 
 
+class _TreeError(yaml.MarkedYAMLError):
+    """A tree with a cycle, nested too deeply or of too many nodes, found before it is complete."""
+
+
+class _Loader(Reader, Scanner, Parser, Composer, BaseResolver):
+    """PyYAML's loader up to the composed tree: no implicit types, no constructor, at most `LARGEST_TREE` nodes.
+
+    `mistakes` collects tags and characters that a spec cannot have.
+    """
+
+    def __init__(self, path: Path, text: str) -> None:
+        Reader.__init__(self, text)
+        Scanner.__init__(self)
+        Parser.__init__(self)
+        Composer.__init__(self)
+        BaseResolver.__init__(self)
+        self.path = path
+        self.mistakes: list[Mistake] = []
+        #: The nodes so far, those of each finished node, and in how many the next one is.
+        self.count = self.depth = 0
+        self.sizes: dict[int, int] = {}
+
+    def compose_node(self, parent: Node | None, index: Any) -> Node | None:
+        """The next node; raise `_TreeError` for an alias of a node that it is part of, or where a limit is passed."""
+        before = self.count
+        alias = self.check_event(yaml.AliasEvent)
+        mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+        if self.depth > _DEEPEST:
+            raise _TreeError(problem="nested too deeply", problem_mark=mark)
+        self.depth += 1
+        node: Node | None = super().compose_node(parent, index)
+        self.depth -= 1
+        if node is None:
+            return None
+        if alias and id(node) not in self.sizes:
+            raise _TreeError(problem="an alias stands for a node that it is part of", problem_mark=mark)
+        if not alias:
+            self._check(node)
+        self.count += self.sizes[id(node)] if alias else 1
+        self.sizes.setdefault(id(node), self.count - before)
+        if self.count > LARGEST_TREE:
+            problem = f"more than {LARGEST_TREE:,} nodes, where an alias counts as what it stands for"
+            raise _TreeError(problem=problem, problem_mark=mark)
+        return node
+
+    def _check(self, node: Node) -> None:
+        """Record a tag, and a character that is none."""
+        if node.tag not in (_TAGS[type(node)], "?"):
+            tag = node.tag.replace("tag:yaml.org,2002:", "!!", 1)
+            message = f"tags are not part of the spec language, found {shown(tag)}"
+            self.mistakes.append(Mistake(self.path, *place(node), message))
+        surrogate = _SURROGATE.search(node.value) if isinstance(node, ScalarNode) else None
+        if surrogate is not None:
+            # Only an escape can be half of a pair: it is no character, and no file can hold it.
+            message = f"the character U+{ord(surrogate[0]):04X} is not allowed in YAML"
+            self.mistakes.append(Mistake(self.path, *place(node), message))
+        if len(self.mistakes) >= MOST_MISTAKES:
+            raise SpecError(self.mistakes)
+
+
 def compose(path: Path, text: str) -> Node:
     """The tree of the one document in `text`; raise `SpecError` if it is not YAML, empty, or nested too deeply."""
 
@@ -98,7 +119,7 @@ def compose(path: Path, text: str) -> Node:
 
     loader: _Loader | None = None
     try:
-        loader = _Loader(text)
+        loader = _Loader(path, text)
         root = loader.get_single_node()
     except ReaderError as error:
         before = text[: error.position]
@@ -118,42 +139,11 @@ def compose(path: Path, text: str) -> Node:
         mark = loader.get_mark()
         message = "not YAML: an escape or a number that stands for nothing"
         raise wrong(mark.line + 1, mark.column + 1, message) from None
-    except RecursionError:
-        raise wrong(1, 1, "not a spec: nested too deeply") from None
     if root is None:
         raise wrong(1, 1, "the file is empty; a spec needs summary, layout and dtype")
-    mistakes = []
-    for node, depth in _walk(root, 0):
-        at = place(node)
-        if depth > _DEEPEST:
-            raise wrong(*at, "not a spec: nested too deeply")
-        if node.tag not in (_TAGS[type(node)], "?"):
-            tag = node.tag.replace("tag:yaml.org,2002:", "!!", 1)
-            message = f"tags are not part of the spec language, found {shown(tag)}"
-            mistakes.append(Mistake(path, *at, message))
-        surrogate = _SURROGATE.search(node.value) if isinstance(node, ScalarNode) else None
-        if surrogate is not None:
-            # Only an escape can be half of a pair: it is no character, and no file can hold it.
-            message = f"the character U+{ord(surrogate[0]):04X} is not allowed in YAML"
-            mistakes.append(Mistake(path, *at, message))
-        if len(mistakes) >= MOST_MISTAKES:
-            break
-    if mistakes:
-        raise SpecError(mistakes)
+    if loader.mistakes:
+        raise SpecError(loader.mistakes)
     return root
-
-
-def _walk(node: Node, depth: int) -> Iterator[tuple[Node, int]]:
-    """Every node once, so that aliases cannot make the walk longer than the file."""
-    seen: set[int] = set()
-    open_nodes = [(node, depth)]
-    while open_nodes:
-        node, depth = open_nodes.pop()
-        yield node, depth
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        open_nodes.extend((child, depth + 1) for child in reversed(_parts(node)))
 
 
 def scalar(node: ScalarNode) -> Scalar:
