@@ -17,7 +17,7 @@ from generator.language.errors import Mistake
 from generator.language.measured_winners import Measured
 from generator.language.quantised_results import QuantisedResult, quantised_result
 from generator.language.storage import Block, Storage, element_of, kind_of
-from generator.language.vocabulary import AXES, BATCH, DEFAULTS, LAYOUT_LETTERS, LOAD, SCHEDULE
+from generator.language.vocabulary import AXES, BATCH, DEFAULTS, LAYOUT_LETTERS, LOAD, SCHEDULE, SWIZZLE
 from generator.language.word_traits import Load, Products, Schedule
 
 
@@ -208,35 +208,11 @@ class Tile:
         """Whether its rows or its columns are a sum of powers of two."""
         return self.m.bit_count() > 1 or self.n.bit_count() > 1
 
-    @property
-    def left(self) -> int:
-        """The left columns of a tile of two widths or three."""
-        return _below(self.n)
-
-    @property
-    def middle(self) -> int:
-        """The columns in the middle of a tile of three widths."""
-        return _below(self.n - self.left)
-
-    @property
-    def top(self) -> int:
-        """The upper rows of a tile of two heights or three."""
-        return _below(self.m)
-
-    @property
-    def below(self) -> int:
-        """The rows in the middle of a tile of three heights."""
-        return _below(self.m - self.top)
-
-
-def _below(size: int) -> int:
-    """The largest power of two below a size, 0 if there is none."""
-    return (1 << (size - 1).bit_length()) >> 1 if size > 0 else 0
-
 
 def block_sizes(size: int, count: int) -> tuple[int, ...]:
-    """The extents of so many blocks of `size` rows or columns, the largest first."""
-    first = _below(size)
+    """The extents of so many blocks of `size` rows or columns, the largest first: powers of two but the last."""
+    # The largest power of two below the size, 0 if there is none.
+    first = (1 << (size - 1).bit_length()) >> 1 if size > 0 else 0
     return (size,) if count == 1 else (first, *block_sizes(size - first, count - 1))
 
 
@@ -323,6 +299,15 @@ class Variant:
     def traits(self) -> Schedule:
         """What the schedule's kernels have: tiles, a loop over K, a workspace, and so on."""
         return SCHEDULE[self.schedule]
+
+    def columns(self, tile: Tile) -> dict[str, int]:
+        """The columns of CONFIGS that the order of tiles and the schedule add, with the values of a tile."""
+        sizes = block_sizes(tile.m if self.traits.side == "m" else tile.n, self.traits.blocks)
+        order, schedule = (
+            {column: getattr(tile, key) for column, key in each.columns.items()}
+            for each in (SWIZZLE[self.swizzle], self.traits)
+        )
+        return order | dict(zip(self.traits.sizes_of_blocks, sizes)) | schedule
 
     @property
     def loading(self) -> Load:

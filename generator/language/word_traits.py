@@ -5,7 +5,6 @@ The words themselves are in `vocabulary`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -126,27 +125,20 @@ class Schedule(Word):
         """Whether one program computes one tile, in a loop over K, with one accumulator."""
         return self.tiled and self.looped and not (self.walks or self.divides_k or self.pairs)
 
-    @cached_property
+    @property
     def columns(self) -> dict[str, str]:
-        """Its columns of CONFIGS besides the tile sizes, each with the key of `tile` that gives the value."""
-        return self.sizes_of_blocks | ({"SPLIT": "split"} if self.splits else {})
+        """Its columns of CONFIGS besides those of sizes, each with the key of `tile` that gives the value."""
+        return {"SPLIT": "split"} if self.splits else {}
 
-    @cached_property
-    def sizes_of_blocks(self) -> dict[str, str]:
-        """Those for the sizes of all blocks of a tile but the last."""
-        return dict(list(_OF_BLOCKS[self.side].items())[: self.blocks - 1]) if self.pairs else {}
+    @property
+    def sizes_of_blocks(self) -> tuple[str, ...]:
+        """Its columns of CONFIGS for the sizes of all blocks of a tile but the last."""
+        return {"": (), "m": ("TOP_M", "MIDDLE_M"), "n": ("LEFT_N", "MIDDLE_N")}[self.side][: self.blocks - 1]
 
     @property
     def pairs(self) -> bool:
         """Whether a tile's rows or columns are blocks of different sizes."""
         return self.blocks > 1
-
-
-#: By the side that is divided, the columns of CONFIGS for all blocks but the last, with the keys of `tile`.
-_OF_BLOCKS: Mapping[str, Mapping[str, str]] = {
-    "m": {"TOP_M": "top", "MIDDLE_M": "below"},
-    "n": {"LEFT_N": "left", "MIDDLE_N": "middle"},
-}
 
 
 @dataclass(frozen=True)

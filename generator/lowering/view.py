@@ -20,7 +20,7 @@ from generator.lowering.edges import Edges, edges_of
 from generator.lowering.epilogue_view import EpilogueView
 from generator.lowering.lines import INDENT, WIDTH, collected
 from generator.lowering.operands import Matrix, Slot, Vector, parameters, stride_slots, wide_strides
-from generator.plan.configurations import STRIP, columns, configurations
+from generator.plan.configurations import STRIP, configurations
 from generator.plan.contract_call import ContractCall, call
 from generator.plan.kernels import Kernel
 from generator.plan.variant_rules import ragged
@@ -179,9 +179,9 @@ class View(EpilogueView):
         return self.v.swizzle
 
     @property
-    def columns(self) -> dict[str, str]:
-        """The table's columns that the order of tiles and the schedule read, each with the tile's key that fills it."""
-        return columns(self.v)
+    def columns(self) -> tuple[str, ...]:
+        """The table's columns that the order of tiles and the schedule read."""
+        return (*SWIZZLE[self.swizzle].columns, *self.v.traits.sizes_of_blocks, *self.v.traits.columns)
 
     @property
     def step(self) -> str:

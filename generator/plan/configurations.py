@@ -35,8 +35,7 @@ def row_of_tile(v: Variant, tile: Tile) -> dict[str, int]:
     if not v.traits.tiled:
         return {"num_warps": tile.warps}
     row = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k}
-    row |= {column: getattr(tile, key) for column, key in columns(v).items()}
-    return row | {"num_warps": tile.warps, "num_stages": tile.stages}
+    return row | v.columns(tile) | {"num_warps": tile.warps, "num_stages": tile.stages}
 
 
 def label(v: Variant, tile: Tile) -> str:

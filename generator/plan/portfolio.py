@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cache
 
 from generator.epilogue.chain import Epilogue
@@ -159,8 +159,7 @@ def for_each(v: Variant, tiles: tuple[Tile, ...], targets: Sequence[str]) -> tup
 def tile_of(v: Variant, row: Mapping[str, int]) -> Tile:
     """The configuration that an entry of `CONFIGS` of `v` states; raises KeyError for one of another schedule."""
     tile = Tile(row["BLOCK_M"], row["BLOCK_N"], row["BLOCK_K"], row["num_warps"], stages=row["num_stages"])
-    known = {field.name for field in fields(Tile)}
-    return replace(tile, **{field: row[column] for column, field in columns(v).items() if field in known})
+    return replace(tile, **{field: row[column] for column, field in columns(v).items()})
 
 
 def implementations(spec: Spec, contract: Variant) -> Iterator[Implementation]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from generator.language.model import Tile, Variant
-from generator.language.vocabulary import SWIZZLE
 from generator.plan import variant_rules
 from generator.plan.kernels import Kernel
 from generator.plan.memory_needs import differing_needs_of
@@ -17,9 +16,7 @@ def configuration_of(variant: Variant, tile: Tile) -> dict[str, int]:
     if not variant.traits.tiled:
         return launched
     sizes = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k}
-    ordered = {column: getattr(tile, key) for column, key in SWIZZLE[variant.swizzle].columns.items()}
-    divided = {column: getattr(tile, key) for column, key in variant.traits.columns.items()}
-    return sizes | ordered | divided | launched | {"num_stages": tile.stages}
+    return sizes | variant.columns(tile) | launched | {"num_stages": tile.stages}
 
 
 def label_of(row: Mapping[str, int]) -> str:

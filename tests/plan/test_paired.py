@@ -29,7 +29,7 @@ def test_the_blocks_of_a_size_are_powers_of_two_from_16_on(size):
     assert all(block.bit_count() == 1 and block >= 16 for block in blocks)
     assert legality.why_no_row(columns, wide) is None and legality.why_no_row(rows, high) is None
     row = row_of_tile(rows, high)
-    assert [row[name] for name in rows.traits.columns] == list(blocks[:-1])
+    assert [row[name] for name in rows.traits.sizes_of_blocks] == list(blocks[:-1])
 
 
 def test_the_widths_of_an_exchanged_tile_share_a_scale_of_b():
