@@ -27,10 +27,9 @@ from generator.language.document import described, plain
 from generator.language.elements import FORMATS
 from generator.language.errors import nearest, shown
 from generator.language.operation_reader import read_keyword
-from generator.language.other_names import nearest_operation
+from generator.language.other_names import nearest_operation, nearest_type
 from generator.language.quantised_results import BLOCKS, RESULT_TYPES
 from generator.language.reader import Reader
-from generator.language.type_names import nearest_type
 
 #: The operations that a chain may use; None for one whose definition has a mistake, which is already recorded.
 Operations = Mapping[str, EpilogueOperation | None]

@@ -25,9 +25,9 @@ from generator.language.elements import ELEMENTS, FORMATS
 from generator.language.errors import nearest
 from generator.language.keys import DTYPE_KEYS
 from generator.language.model import Dtype
+from generator.language.other_names import mapping_of, nearest_type, type_of
 from generator.language.reader import Reader
 from generator.language.storage import element_of
-from generator.language.type_names import mapping_of, nearest_type, type_of
 
 #: The largest number of elements along one side of a block of scales, but for the whole extent.
 LARGEST_BLOCK = 1 << 20

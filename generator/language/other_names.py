@@ -1,16 +1,89 @@
-"""Names that libraries and people give operations and keys, each with what this language has for it.
+"""Names that libraries and people give types, operations and keys, each with what this language has for it.
 
-Those of types are in `type_names`. A similar word may compute something else: `swish` is no `hardswish`.
+A similar word may mean something else: `swish` is no `hardswish`.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 
+from generator.language.dtypes import WEIGHTS
+from generator.language.elements import ELEMENTS, FORMATS
 from generator.language.errors import nearest
 from generator.language.keys import DTYPE_KEYS, KEYS, OPERATION_KEYS, TILE_KEYS, Key
-from generator.language.type_names import spelled
+
+
+def spelled(text: str) -> str:
+    """A name without what spellings differ in: capitals, underscores, and the module in front of it."""
+    return text.strip().rpartition(".")[2].lower().replace("_", "").replace("-", "")
+
+
+def _by_name(table: Mapping[str, str]) -> dict[str, str]:
+    """Each word of a table by the names that stand behind it."""
+    return {spelled(name): word for word, names in table.items() for name in names.split()}
+
+
+#: What is written often, and is no library's name of exactly this type, by the project's word.
+_OFTEN = {
+    "fp16": "half f16",
+    "bf16": "bfloat brain",
+    "fp32": "float single f32 ieee",
+    "tf32": "tfloat32 tensorfloat32",
+    "fp8e4m3": "e4m3 e4m3fn fp8e4m3fn float8e4m3 fp8 float8",
+    "fp8e5m2": "e5m2 float8e5m2",
+    "int8": "i8 s8 char",
+    "uint8": "u8",
+    "int4": "i4 s4",
+    "uint4": "u4",
+    "int32": "i32 s32 int",
+    "mxfp8e4m3": "mxfp8",
+    "nvfp4": "nvf4",
+}
+_WORDS = _by_name(_OFTEN)
+# Several types have the name of what contains them, which the first of them is.
+_NAMED = {
+    name.lower().replace("_", ""): word
+    for word, element in reversed(list(ELEMENTS.items()))
+    for name in (element.triton, element.torch)
+}
+#: The names of types that others have, which are no misspelt names of this language's.
+_FOREIGN = re.compile(
+    r"(u?int|[uisf]|fp|float|bf|bfloat)([1-8]|16|32|64|128)(x\d+)?(e\d.*|b\d.*|fn.*|nv.*|x\d+)?|e\d+m\d.*|nf\d|(mx|nv)(fp|int)?\d.*"
+    r"|i?q\d.*|complex\d*|[cz]?double|long|u?short|byte|uchar|bool|ternary"
+)
+
+
+def type_of(text: str) -> str | None:
+    """The word for a type of another name, such as `float16`, `torch.half` or `E4M3`; None if it is no type's."""
+    word = spelled(text)
+    own = word if word in (*ELEMENTS, *FORMATS, "tf32", "tf32x3") else None
+    return _WORDS.get(word) or own or _NAMED.get(word)
+
+
+def nearest_type(word: str, legal: Iterable[str]) -> str:
+    """The end of a message about a type that is not legal: the same one by this language's name, or one misspelt.
+
+    A known type gets no suggestion of another, which holds other numbers.
+    """
+    words, meant = list(legal), type_of(word)
+    if meant in words or not (meant or _FOREIGN.fullmatch(spelled(word))):
+        return nearest(word, words, meant)
+    hint = "that type is not available here"
+    if meant in ("tf32", "tf32x3") and "fp32" in words:
+        hint = f"write fp32, and 'precision: {meant}'"
+    return f"{hint}; legal: {', '.join(words)}"
+
+
+def mapping_of(word: str) -> str | None:
+    """The mapping of `dtype` that has an operand of a type, for one that is no shorthand; None for other types."""
+    if word in FORMATS:
+        return f"{{a: {word}, b: {word}}}"
+    if word in WEIGHTS:
+        return f"{{a: bf16, b: {word}, scales: {{b: [128, 1]}}}}"
+    return None
+
 
 #: What computes the same as a built-in operation, or as one with parameters, by what a chain has for it.
 _SAME = {
@@ -71,8 +144,7 @@ _REMOVED = {spelled(name) for name in ("a_sum", "b_sum")}
 #: What needs a whole row before it computes an element.
 _OF_ROWS = "softmax log_softmax softmin layer_norm rms_norm group_norm batch_norm normalize"
 
-
-_WRITTEN = {spelled(name): word for word, names in _SAME.items() for name in names.split()}
+_WRITTEN = _by_name(_SAME)
 _ENTRIES = {spelled(name): _DEFINED[of] for name, of in ({x: x for x in _DEFINED} | _MORE).items()}
 _ROWS = set(map(spelled, _OF_ROWS.split()))
 
@@ -95,9 +167,8 @@ def nearest_operation(written: str, operations: Iterable[str]) -> str:
 
 
 #: Keys that others have, by this language's word.
-_KEYS = {
-    spelled(name): word
-    for word, names in {
+_KEYS = _by_name(
+    {
         **{x: f"block_{x} block_size_{x} tile_{x}" for x in "mnk"},
         "group": "group_m group_size_m",
         "split": "split_k",
@@ -111,9 +182,8 @@ _KEYS = {
         "out": "out_dtype output_dtype c_dtype",
         "epilogue": "activation act bias quantize",
         "tile": "configs",
-    }.items()
-    for name in names.split()
-}
+    }
+)
 _MAPPINGS: Mapping[str, tuple[Mapping[str, Key], str]] = {
     "the spec": (KEYS, "{}"),
     "dtype": (DTYPE_KEYS, "dtype: {{a: …, {}}}"),

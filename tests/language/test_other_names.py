@@ -15,10 +15,9 @@ from generator.language.built_in import BUILT_IN
 from generator.language.dtypes import DTYPE_SHORTHANDS, WEIGHTS
 from generator.language.elements import ELEMENTS, FORMATS
 from generator.language.gpus import gpu_of
-from generator.language.other_names import nearest_operation
+from generator.language.other_names import mapping_of, nearest_operation, type_of
 from generator.language.schema import schema
 from generator.language.targets import TARGETS
-from generator.language.type_names import mapping_of, type_of
 from generator.plan.devices import DEVICES, named
 from generator.problem import torch_functions
 from tests.helpers.support import BASE, mistakes_of, read_text
