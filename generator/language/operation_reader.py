@@ -59,19 +59,21 @@ def _operation(reader: Reader, node: Node, what: str) -> EpilogueOperation | Non
     text = reader.text(entries["formula"], f"{what}.formula") if "formula" in entries else None
     operands: dict[str, str] = {}
     scalars: dict[str, Number | None] = {}
-    spelled: dict[str, str] = {}
-    if "operands" in entries:
-        for name, key, value in reader.entries(entries["operands"], f"{what}.operands"):
-            read_keyword(reader, key, f"{what}.operands", name)
-            shape = _shape(reader, value, f"{what}.operands.{name}")
-            if shape is not None:
-                operands[name] = shape
-                spelled.setdefault(written(name), name)
-    if "scalars" in entries:
-        for name, key, value in reader.entries(entries["scalars"], f"{what}.scalars"):
-            _scalar_name(reader, key, f"{what}.scalars", name, spelled, left=plain(value) is None)
-            spelled.setdefault(written(name), name)
-            scalars[name] = None if plain(value) is None else reader.number(value, f"{what}.scalars.{name}")
+    of = f"{what}.operands"
+    for name, key, value in reader.entries(entries["operands"], of) if "operands" in entries else ():
+        read_keyword(reader, key, of, name)
+        if (shape := _shape(reader, value, f"{of}.{name}")) is not None:
+            operands[name] = shape
+    of = f"{what}.scalars"
+    for name, key, value in reader.entries(entries["scalars"], of) if "scalars" in entries else ():
+        if plain(value) is None:
+            # Each call gives it.
+            read_keyword(reader, key, of, name)
+        elif reader.name(key, of, name) is not None and name in _VALUES:
+            reader.wrong(key, f"{of}: {name!r} is {_VALUES[name]} of a formula; choose another name")
+        if same := [each for each in (*operands, *scalars) if written(each) == written(name)]:
+            reader.wrong(key, f"{of}: {name!r} and {same[0]!r} differ only in underscores; choose another name")
+        scalars[name] = None if plain(value) is None else reader.number(value, f"{of}.{name}")
     if text is None or len(reader.mistakes) > before:
         return None
     operation = EpilogueOperation(text, operands, scalars)
@@ -101,20 +103,6 @@ def read_keyword(reader: Reader, key: Node, what: str, name: str, longest: int =
         reader.wrong(key, f"{what}: {name!r} is {_VALUES.get(name, 'a function')} of a formula; choose another name")
     elif is_taken(name):
         reader.wrong(key, f"{what}: {name!r} is a name that kernels or launchers use themselves; choose another")
-
-
-def _scalar_name(reader: Reader, key: Node, what: str, name: str, before: Mapping[str, str], *, left: bool) -> None:
-    """Check the name of a scalar, which is a keyword of the launcher if the call gives it (`left`).
-
-    `before` has the operands and scalars before it, as they are written in kernels' names.
-    """
-    if left:
-        read_keyword(reader, key, what, name)
-    elif reader.name(key, what, name) is not None and name in _VALUES:
-        reader.wrong(key, f"{what}: {name!r} is {_VALUES[name]} of a formula; choose another name")
-    other = before.get(written(name))
-    if other is not None:
-        reader.wrong(key, f"{what}: {name!r} and {other!r} differ only in underscores; choose another name")
 
 
 def _shape(reader: Reader, node: Node, what: str) -> str | None:

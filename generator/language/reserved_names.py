@@ -33,7 +33,6 @@ _SPELLED = frozenset(
         *("columns", "containers", "cost", "index", "max", "min", "programs", "row", "rows", "scatter"),
         *("tuned", "tuned_kernel", "gemm_kernel", "sum_kernel", "decode_kernel"),
         *("Any", "Config", "Row", "CONFIGS", "SCALES", "TOO_LARGE", "Tensor", "TensorDescriptor", "ValueError"),
-        *("tl", "torch", "triton"),
         # What the functions of a call may call.
         *("absent", "approximate", "as_bytes", "at_most", "capability", "cdiv", "cheapest", "described", "first"),
         *("index_type", "least", "least_slowdown", "multiple", "needs_of", "next_power", "older", "on_device"),
@@ -48,12 +47,10 @@ _SPELLED = frozenset(
         *(f"{x}_{half}_{block}" for x in ("acc", "b") for half in _HALVES for block in (*_COLUMNS, *_ROWS)),
         *(f"{x}_{half}_{block}" for x in ("b_scale", "b_zero") for half in _HALVES for block in _COLUMNS),
         *(f"{x}_{half}" for x in ("b_scale", "b_zero") for half in ("gate", "up")),
-        *("a_sum", "product", "offs_p", "in_p", "in_i", "offs_i", "offs_s", "ahead", "more"),
-        *("in_blocks", "in_bytes"),
+        *("a_sum", "product", "in_blocks", "in_bytes"),
         *(f"{tile}_{half}" for tile in ("b", "b_gate", "b_up") for half in ("lower", "upper", "sign")),
         *(f"b_{block}_sign" for block in _COLUMNS),
         *(f"b_{half}_{block}_sign" for half in _HALVES for block in _COLUMNS),
-        *(f"{part}_{dimension}" for part in ("in", "offs", "pid") for dimension in "mnk"),
     }
 )
 #: Names that are derived from an operand: its pointer, its descriptor, its strides.
