@@ -116,7 +116,12 @@ def _mapping(
         }
         for key, entry in table.items()
     }
-    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+    return _object(properties, required=list(required))
+
+
+def _object(properties: Mapping[str, Any], **limits: Any) -> Schema:
+    """A mapping with these keys alone."""
+    return {"type": "object", "properties": dict(properties), **limits, "additionalProperties": False}
 
 
 def _list(item: Schema) -> Schema:
@@ -159,10 +164,10 @@ def _dtype() -> Schema:
         "acc": {"enum": list(dict.fromkeys(word for words in ACCUMULATORS.values() for word in words))},
         "out": {"enum": list(RESULTS)},
         "precision": {"enum": precisions},
-        "scales": {**_entries("ab", _BLOCK), "minProperties": 1},
-        "zeros": {**_entries("b", {"type": "boolean"}), "required": ["b"]},
-        "packing": {**_entries("b", {"enum": list(PACKINGS)}), "required": ["b"]},
-        "sparsity": {**_entries("b", {"enum": list(SPARSITIES)}), "required": ["b"]},
+        "scales": {**_object({"a": _BLOCK, "b": _BLOCK}), "minProperties": 1},
+        "zeros": {**_object({"b": {"type": "boolean"}}), "required": ["b"]},
+        "packing": {**_object({"b": {"enum": list(PACKINGS)}}), "required": ["b"]},
+        "sparsity": {**_object({"b": {"enum": list(SPARSITIES)}}), "required": ["b"]},
     }
     rules = [
         _if(
@@ -177,11 +182,6 @@ def _dtype() -> Schema:
         for a, words in ACCUMULATORS.items()
     ]
     return {"anyOf": [{"enum": list(DTYPE_SHORTHANDS)}, {**_mapping(keys.DTYPE_KEYS, values, ("a",)), "allOf": rules}]}
-
-
-def _entries(operands: str, value: Schema) -> Schema:
-    """A mapping of operands' letters to values."""
-    return {"type": "object", "properties": dict.fromkeys(operands, value), "additionalProperties": False}
 
 
 def _chain(*, strict: bool = False) -> Schema:
@@ -214,10 +214,13 @@ def _with_parameters(strict: bool) -> Schema:
     }
     name_or_none = {"anyOf": [_NAME, {"type": "object", "maxProperties": 0}]}
     values |= {name: {"description": f"Name of the output {name}.", **name_or_none} for name in AUXILIARY}
-    values[QUANTIZE] = {
-        "description": "Stores C in another type, with scales that are found from it.",
-        **_quantisation(),
+    quantisation = {
+        TO: {"enum": list(RESULT_TYPES)},
+        BLOCK: {"enum": list(BLOCKS), "default": DEFAULT_BLOCK},
+        SCALE: {"enum": list(SCALES), "default": FP32},
     }
+    meaning = "Stores C in another type, with scales that are found from it."
+    values[QUANTIZE] = {"description": meaning, **_object(quantisation, required=[TO])}
     gradient: Schema = {"type": "object", "properties": {"op": _TEXT}, "required": ["op"]}
     values[GRAD] = {"description": "The gradient of an operation with parameters.", **gradient}
     others: Any = False if strict else {"type": "object"}
@@ -236,14 +239,7 @@ def _parameters(operation: EpilogueOperation) -> Schema:
         name: order if operation.gated and name == gated_units.ORDER else _NUMBER for name in operation.parameters
     }
     # One of the bounds must be given.
-    least = {"minProperties": 1} if operation.bounds else {}
-    return {"type": "object", "properties": numbers, **least, "additionalProperties": False}
-
-
-def _quantisation() -> Schema:
-    values: dict[str, Any] = {TO: {"enum": list(RESULT_TYPES)}}
-    values |= {BLOCK: {"enum": list(BLOCKS), "default": DEFAULT_BLOCK}, SCALE: {"enum": list(SCALES), "default": FP32}}
-    return {"type": "object", "properties": values, "required": [TO], "additionalProperties": False}
+    return _object(numbers, **({"minProperties": 1} if operation.bounds else {}))
 
 
 def _operations() -> Schema:
