@@ -37,10 +37,6 @@ class Reader:
             more = f"there may be more mistakes; reading stops after {MOST_MISTAKES}"
             raise SpecError([*self.mistakes, Mistake(self.path, *where, more)])
 
-    def unknown(self, node: Node, what: str, hint: str) -> None:
-        """Record a value that is not one of the legal words, which `hint` names."""
-        self.wrong(node, f"{what}: unknown value {described(node)}; {hint}")
-
     def mapping(
         self,
         node: Node,
@@ -117,7 +113,7 @@ class Reader:
         word = plain(node)
         if isinstance(word, str) and word in legal:
             return str(word)
-        self.unknown(node, what, hint(str(word), legal))
+        self.wrong(node, f"{what}: unknown value {described(node)}; {hint(str(word), legal)}")
         return None
 
     def entries(self, node: Node, what: str) -> list[tuple[str, Node, Node]]:
