@@ -24,7 +24,7 @@ from typing import Any
 from generator.emit.advice import rendering_into
 from generator.emit.file_digests import Digests, is_same
 from generator.files import writing
-from generator.files.checked_json import Schema, Wrong, line_of
+from generator.files.checked_json import Schema, Wrong, line_of, loaded
 from generator.files.generator_error import GeneratorError
 from generator.files.reading import FileError, read_bytes, with_unix_lines
 from generator.files.updating import make_folder
@@ -33,7 +33,6 @@ MANIFEST = "manifest.json"
 
 #: Folders that Python creates beside imported files; they do not count as files of someone else.
 _IGNORED = frozenset({"__pycache__"})
-_ANY = Schema({})
 _MANIFEST = Schema(
     {
         "type": "object",
@@ -146,7 +145,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
         if other is not None:
             raise Wrong(contents.count("\n", 0, other.start()) + 1, "it is not UTF-8 text")
         text = contents.removeprefix("\ufeff")
-        value = _ANY.parse(text)
+        value = loaded(text)
         _MANIFEST.check(value, text)
         assert isinstance(value, dict)
         if _SURROGATE.search(text):

@@ -44,42 +44,44 @@ class Schema:
 
     def parse(self, text: str, first: int = 1) -> Any:
         """The value of a text whose first line has the number `first`; raises `Wrong`."""
-        try:
-            value = json.loads(text, parse_float=_finite, parse_constant=_finite, object_pairs_hook=_distinct)
-        except json.JSONDecodeError as error:
-            raise Wrong(first + error.lineno - 1, f"is not JSON: {error.msg}") from None
-        except RecursionError:
-            raise Wrong(first, "is nested too deeply") from None
-        except ValueError as error:
-            # Of a literal, or without one of an integer of thousands of digits, which Python refuses to read.
-            reason, literal = (*error.args, "")[:2]
-            raise Wrong(first + text.count("\n", 0, max(0, text.find(literal))), reason) from None
-        self.check(value, text, first)
-        return value
+        return self.check(loaded(text, first), text, first)
 
-    def check(self, instance: object, text: str = "", first: int = 1) -> None:
-        """Check a value, which `text` holds; raises `Wrong` with its line."""
+    def check(self, instance: Any, text: str = "", first: int = 1) -> Any:
+        """The value, which `text` holds, if it has the schema; raises `Wrong` with its line."""
         import fastjsonschema
 
         try:
-            self._check(instance)
+            return self._check(instance)
         except fastjsonschema.JsonSchemaValueException as error:
             path = [str(step) for step in error.path[1:]]
             rule = str(error.message).removeprefix(str(error.name)).strip()
             value = json.dumps(error.value)
-            value = value if len(value) <= 60 else f"{value[:57]}..."
-            reason = f"{'.'.join(path) or 'the value'} {rule}, found {value}"
-            raise Wrong(first + line_of(text, path) - 1, reason) from None
+            found = value if len(value) <= 60 else f"{value[:57]}..."
+            line = first + line_of(text, path) - 1
+            raise Wrong(line, f"{'.'.join(path) or 'the value'} {rule}, found {found}") from None
         except RecursionError:
             raise Wrong(first, "is nested too deeply") from None
 
     def read(self, path: Path) -> Any:
         """The value in a file; raises FileNotFoundError if there is none, else `FileError` with line and reason."""
-        text = read_text(path)
         try:
-            return self.parse(text)
+            return self.parse(read_text(path))
         except Wrong as error:
             raise FileError(path, error.reason, error.line) from None
+
+
+def loaded(text: str, first: int = 1) -> Any:
+    """The value of a text of any JSON, whose first line has the number `first`; raises `Wrong`."""
+    try:
+        return json.loads(text, parse_float=_finite, parse_constant=_finite, object_pairs_hook=_distinct)
+    except json.JSONDecodeError as error:
+        raise Wrong(first + error.lineno - 1, f"is not JSON: {error.msg}") from None
+    except RecursionError:
+        raise Wrong(first, "is nested too deeply") from None
+    except ValueError as error:
+        # Of a literal, or without one of an integer of thousands of digits, which Python refuses to read.
+        reason, literal = (*error.args, "")[:2]
+        raise Wrong(first + text.count("\n", 0, max(0, text.find(literal))), reason) from None
 
 
 def _finite(literal: str) -> float:
@@ -126,5 +128,4 @@ def _members(text: str, at: int) -> Iterable[tuple[str, int]]:
 
 def _next(text: str, at: int) -> int:
     """The position, from `at`, of what is neither space nor a mark between values."""
-    match = _BETWEEN.match(text, at)
-    return match.end() if match else at
+    return match.end() if (match := _BETWEEN.match(text, at)) else at

@@ -84,6 +84,5 @@ def update(path: Path, change: Callable[[], str | bytes | None]) -> None:
     folder = Path(os.path.realpath(path)).parent
     make_folder(folder)
     with alone(folder):
-        text = change()
-        if text is not None:
+        if (text := change()) is not None:
             output_files.put(path, text)

@@ -11,7 +11,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from generator.files.checked_json import Schema, Wrong, line_of
+from generator.files.checked_json import Schema, Wrong, line_of, loaded
 from generator.files.reading import FileError, read_text
 from generator.language.errors import CallError, shown
 
@@ -51,7 +51,6 @@ _LARGEST = {"num_warps": 64, "num_stages": 64}
 
 #: The end of a message about a file of measurements in another format.
 MEASURE_AGAIN = ": name another file, or remove this one, and what it held is measured again"
-_ANY = Schema({"type": "object"})
 
 
 class Unfit(ValueError):
@@ -119,28 +118,18 @@ def parsed(text: str, schema: Schema, build: Callable[[Any], _Built], first: int
 
     Raises `Wrong`, and of this `OtherFormat` if the text begins with the number of another format.
     """
+    value = loaded(text, first)
+    legal = schema.contents.get("properties", {}).get("format", {}).get("enum")
+    # The oldest files do not say their format.
+    number = value.get("format", 1) if isinstance(value, dict) else None
+    if legal is not None and type(number) is int and abs(number) < 1000 and number not in legal:
+        line = first + line_of(text, ["format"]) - 1
+        raise OtherFormat(line, f"format {number}, this version reads {legal[-1]}")
     try:
-        return build(schema.parse(text, first))
-    except Wrong:
-        legal = schema.contents.get("properties", {}).get("format", {}).get("enum")
-        number = _format(text)
-        if legal is not None and number is not None and number not in legal:
-            line = first + line_of(text, ["format"]) - 1
-            raise OtherFormat(line, f"format {number}, this version reads {legal[-1]}") from None
-        raise
+        return build(schema.check(value, text, first))
     except Unfit as error:
         reason = f"{'.'.join(error.steps)}: {error.reason}" if error.steps else error.reason
         raise Wrong(first + line_of(text, error.steps) - 1, reason) from None
-
-
-def _format(text: str) -> int | None:
-    """The format of a text, which the oldest ones do not say; None for a text that is something else."""
-    try:
-        value = _ANY.parse(text)
-    except Wrong:
-        return None
-    number = value.get("format", 1)
-    return number if type(number) is int and abs(number) < 1000 else None
 
 
 def read(
