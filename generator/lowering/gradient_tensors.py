@@ -89,7 +89,7 @@ class GradientTensors:
     @property
     def by_group(self) -> bool:
         """Whether the kernel reads the number of each row's group, because groups have operands of their own."""
-        return any(self.of_groups(operand) for operand, _ in self.operands)
+        return any(self.of_groups(x) for x in self.v.epilogue.operands)
 
     def incoming(self, name: str, shape: str, place: str = "{}", loaded: str = "") -> Matrix | Vector:
         """The gradient of a result of this shape, or the sum, or one half of it."""
@@ -111,7 +111,8 @@ class GradientTensors:
         name = f"d_{operand.name}"
         if operand.shape == MATRIX:
             return Matrix(name, name, "M", "N", "strided", self.number)
-        return Matrix(name, f"{name}_parts", "tiles", "N", "row", self.number, place=place)
+        parts = name if self.of_groups(operand) else f"{name}_parts"
+        return Matrix(name, parts, "tiles", "N", "row", self.number, place=place)
 
     def outgoing_sum(self, place: str = "{}") -> Matrix:
         """The gradient of the sum, or one half of it."""
@@ -145,17 +146,19 @@ class GradientTensors:
         grid = f"({' * '.join((*front, *tiles))},)"
         launch = LaunchTable("gradient_kernel", grid, self._slots, self._constants, True)
         results = [_made("sum", self.sum.words, f"torch.{ELEMENTS[self.v.dtype.a].torch}")]
-        memory, totals = [f'Groups("group", "{rows}")'] * self.by_group, []
+        memory, totals = [], []
         for operand, x in self.operands:
-            results.append(_made(x.name, x.words, _PARTS * x.number))
-            if operand.shape == MATRIX:
+            grouped = self.of_groups(operand)
+            # For groups, what each row adds to the gradient of its own.
+            words = f"{rows} {x.words.split()[-1]}" if grouped else x.words
+            results.append(_made(x.name, words, _PARTS * (x.number or grouped)))
+            if operand.shape == MATRIX or grouped:
                 continue
-            shape = (tiles[1], rows) if operand.shape == ROWS else tiles
-            if operand.shape in (COLUMNS, HALVES):
-                shape = (rows if self.grouped else tiles[0], x.extents[-1])
+            columns = x.extents[-1] if operand.shape in (COLUMNS, HALVES) else tiles[1]
+            shape = (tiles[1], rows) if operand.shape == ROWS else (tiles[0], columns)
             words = " ".join(each.replace(" ", "") for each in (*front, *shape))
             memory.append(_made(x.name, words, _PARTS, "_parts"))
-            totals.append(f'Total("d_{x.name}", "d_{x.name}_parts"{", groups=True" * self.of_groups(operand)})')
+            totals.append(f'Total("d_{x.name}", "d_{x.name}_parts")')
         items = [f'[{{"BLOCK_M": {_TILE[0]}, "BLOCK_N": {_TILE[1]}}}]']
         items += [*entries("operands", self._read), *entries("results", results), *entries("launches", [launch.text])]
         items += [*entries("memory", memory), *entries("reduced", totals)]
@@ -169,15 +172,12 @@ class GradientTensors:
     @property
     def _read(self) -> list[str]:
         """The operands of the call: the gradient of the result gives the sizes, and the others may be left out."""
-        lines = []
-        for x, shape in self.results:
-            absent = [f'absent="{x.extents[0]}"'] * (x is not self.call.out)
-            kind = "Operand" if shape in (MATRIX, BOTH) else "Contiguous"
-            lines.append(bracketed(f"{kind}(", [f'"grad_{x.name}"', f'"{x.words}"', *absent], ")", 8))
-        ends = [self.call.offsets] if self.call.offsets else []
-        read = [*ends, *[self.sum] * self.reads_sum, *self.call.operands]
+        incoming = [replace(x, name=f"grad_{x.name}", dtype=None) for x, _ in self.results]
+        read = [*incoming, *filter(None, [self.call.offsets]), *[self.sum] * self.reads_sum, *self.call.operands]
         # Matrices are read through both strides.
-        return lines + [argument(replace(x, layout=x.layout and "strided")) for x in read]
+        strided = [replace(x, layout=x.layout and "strided") for x in read]
+        lines = [argument(x, *[f'absent="{x.extents[0]}"'] * (x in strided[1 : len(incoming)])) for x in strided]
+        return lines + [f'Operand("group", "{self.call.out.extents[-2]}", torch.int64, unit=0)'] * self.by_group
 
     @property
     def _slots(self) -> tuple[Slot, ...]:

@@ -43,6 +43,10 @@ placed = selected_rows and selected_rows.placed
 
 #: What `autograd` returns.
 _Functions: TypeAlias = tuple[Callable[..., tuple[Tensor | None, ...]], Callable[..., None], Callable[..., None]]
+#: A step of a backward pass: it makes gradients of what is given, by name.
+_Step: TypeAlias = Callable[[Operands, Operands], None]
+#: The operands of a product, each with the one that its gradient reads.
+_OTHER = {"a": "b", "b": "a"}
 #: Made once for each contract, of which threads may have made two objects: the operator of a chain is registered once.
 _made: dict[str, _Functions] = {}
 
@@ -72,8 +76,9 @@ def _functions(contract: Operator) -> _Functions:
     of_sum = results.index(gradient["sum"]) if "sum" in gradient else None
     constant = [results.index(x) for x in gradient.get("constant", ())]
     sums = {} if chain or grouped else _sums(contract)
-    # The signature of a backward pass -> what repeats its launches; None for one that is not repeated.
-    repeats: dict[tuple[object, ...], Callable[[list[Any]], list[Tensor | None]] | None] = {}
+    incoming_names = [f"grad_{x}" for x in results]
+    # The signature of a backward pass -> the steps that repeat its launches; none for one that is not repeated.
+    repeats: dict[tuple[object, ...], list[_Step]] = {}
 
     def setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         save(ctx, inputs[0], inputs[1], signature.unpacked(inputs)[0], output, False)
@@ -115,128 +120,102 @@ def _functions(contract: Operator) -> _Functions:
         return once(contract.shown, lambda: gradients(ctx, incoming, saved), *incoming, *saved)
 
     def gradients(ctx: Any, incoming: tuple[Tensor | None, ...], saved: tuple[Tensor, ...]) -> list[Tensor | None]:
-        values = [*incoming, *saved, *ctx.numbers]
+        given: Operands = dict(zip((*incoming_names, *ctx.names), (*incoming, *saved, *ctx.numbers)))
+        made: Operands = {}
         needs = ctx.needs_input_grad
-        call_signature = None if torch.compiler.is_compiling() or private.count_modes() else signature_of(*values)
-        if call_signature is not None:
-            call_signature = *call_signature, needs, ctx.names, ctx.types, ctx.of_layer
-            again = repeats.get(call_signature)
-            if again is not None:
-                return again(values)
-        grads = dict(zip(results, incoming))
-        given: Operands = dict(zip(ctx.names, values[len(incoming) :]))
-        needed = {**dict(zip(places, needs)), "sum": needs[0] or needs[1]}
-        if ctx.of_layer:
-            given |= {x: viewed(given[x]) for x, viewed in (("a", rows_of), ("b", Tensor.t)) if x in given}
-        of_operands = first(ctx, grads, given, needed, unseen=call_signature is not None)
-        if call_signature is not None and call_signature not in repeats:
-            remember(repeats, call_signature, repeated(ctx, grads, given, needed, of_operands["sum"]))
-        return [of_operands.get(x) if needed[x] else None for x in places]
+        known = None if torch.compiler.is_compiling() or private.count_modes() else signature_of(*given.values())
+        if known is not None:
+            known = *known, needs, ctx.names, ctx.types, ctx.of_layer
+            steps = repeats.get(known)
+            if steps:
+                for step in steps:
+                    step(given, made)
+                return [made.get(x) for x in places]
+        needed = {**dict(zip(places, needs)), "sum": needs[0] or needs[1], "no out": given["grad_out"] is None}
+        first(ctx, {**given}, made, needed, unseen=known is not None)
+        if known is not None and known not in repeats:
+            remember(repeats, known, repeated(ctx, given, made, needed))
+        return [made.get(x) if needed[x] else None for x in places]
 
-    def first(
-        ctx: Any, grads: Mapping[str, Tensor | None], given: Operands, needed: Mapping[str, bool], *, unseen: bool
-    ) -> dict[str, Any]:
-        """The gradients of a backward pass, and that of the sum, by the functions of its products.
+    def first(ctx: Any, given: Operands, made: Operands, needed: Mapping[str, bool], *, unseen: bool) -> None:
+        """Make the gradients that are `needed`, and that of the sum, by the functions of the products.
 
-        `grads` are those of the results, `needed` says for which operands, and `unseen` that torch need not see it.
+        `given` are the gradients of the results and what was saved; `unseen`: torch need not see the calls.
         """
         if symmetric:
             # What is below the diagonal is a copy of what is above it, and has no gradient of its own.
-            grads = {x: None if y is None else y.triu() + y.tril(-1).mT for x, y in grads.items()}
-        out = grads["out"]
+            given |= {x: given[x].triu() + given[x].tril(-1).mT for x in incoming_names if given[x] is not None}
+        out = given["grad_out"]
         if out is None:
-            out = next(x for x in grads.values() if x is not None).new_zeros(()).expand(ctx.shape)
+            out = next(given[x] for x in incoming_names if given[x] is not None).new_zeros(()).expand(ctx.shape)
         if "scatter" in given:
             # The gradients of the product's rows, where it wrote them.
             out = selected_rows.named(out, given["scatter"], turned=False)
-        grads, needed = {**grads, "out": out}, {**needed, "no out": grads["out"] is None}
-        grads_of = {"sum": out.to(ctx.dtype).contiguous()} if chain is None else chain.run(grads, given, needed, unseen)
+        given["grad_out"] = out
+        made |= {"sum": out.to(ctx.dtype).contiguous()} if chain is None else chain.run(given, needed, unseen)
         for x, (dims, dtype) in zip(sums, ctx.types):
             if needed[x]:
-                grads_of[x] = _total(out, dims, dtype)
+                _add_up(x, dims, dtype, given, made)
         rows = given.get("rows")
         offsets = {"offsets": given["offsets"]} if grouped else {}
-        if needed["a"]:
-            grads_of["a"] = product("a", grads_of["sum"], given["b"], offsets, unseen)
-            if rows is not None:
-                grads_of["a"] = selected_rows.added(grads_of["a"], rows, ctx.rows)
-        if needed["b"]:
-            a = given["a"]
-            if rows is not None:
-                a = selected_rows.named(a, rows, turned=gradient["a"][1])
-            grads_of["b"] = product("b", grads_of["sum"], a, offsets, unseen)
-        return grads_of
+        for x, other in _OTHER.items():
+            if not needed[x]:
+                continue
+            factor = given[other]
+            if rows is not None and x == "b":
+                factor = selected_rows.named(factor, rows, turned=gradient["a"][1])
+            left, right = factors(x, made["sum"], factor, ctx.of_layer)
+            filled = None
+            if grouped and x == "a":
+                # Rows in no group stay zero.
+                size = left.shape[0], right.shape[-1]
+                filled = left.new_zeros(size[::-1]).mT if gradient["a"][1] else left.new_zeros(size)
+            call = products[x].direct if unseen else products[x].seen
+            gradient_of: Any = call(left, right, filled, None, offsets)
+            made[x] = gradient_of.mT if turned[x] else gradient_of
+            if rows is not None and x == "a":
+                made[x] = selected_rows.added(made[x], rows, ctx.rows)
 
-    def product(x: str, summed: Tensor, other: Tensor, offsets: Operands, unseen: bool) -> Tensor:
-        """The gradient of `a` or `b`, by that of the sum and the other operand."""
-        left, right = factors(x, summed, other)
-        out = None
-        if grouped and x == "a":
-            # Rows in no group stay zero.
-            size = left.shape[0], right.shape[-1]
-            out = left.new_zeros(size[::-1]).mT if gradient["a"][1] else left.new_zeros(size)
-        call = products[x].direct if unseen else products[x].seen
-        gradient_of: Any = call(left, right, out, None, offsets)
-        return gradient_of.mT if turned[x] else gradient_of  # type: ignore[no-any-return]
-
-    def factors(x: str, summed: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
-        """The operands of a product."""
+    def factors(x: str, summed: Tensor, other: Tensor, of_layer: bool) -> tuple[Tensor, Tensor]:
+        """The operands of a product, by the gradient of the sum and the other operand as it was saved."""
+        if of_layer:
+            other = rows_of(other) if x == "b" else other.t()
         left, right = (summed, other.mT) if x == "a" else (other.mT, summed)
         return (right.mT, left.mT) if turned[x] else (left, right)
 
-    def apart(x: str, call: Callable[..., Any], of_layer: bool, summed: Tensor, other: Tensor) -> Tensor:
-        """The gradient of `a` or `b` by torch's product, with the other operand as it was kept."""
-        if of_layer:
-            other = rows_of(other) if x == "b" else other.t()
-        gradient_of: Tensor = call(*factors(x, summed, other), None, {})
-        return gradient_of.mT if turned[x] else gradient_of
+    def repeated(ctx: Any, given: Operands, made: Operands, needed: Mapping[str, bool]) -> list[_Step]:
+        """What repeats the launches of such a pass; nothing where more is done than products and sums.
 
-    def repeated(
-        ctx: Any, grads: Mapping[str, Tensor | None], given: Operands, needed: Mapping[str, bool], summed: Tensor
-    ) -> Callable[[list[Any]], list[Tensor | None]] | None:
-        """What repeats the launches of such a pass; None where more is done than products and sums.
-
-        It is called with the list of `gradients`, and makes no views and finds no signature for each product.
+        The steps make no views and find no signature for each product.
         """
-        if grouped or symmetric or grads["out"] is None or any(needed[x] for x in signature.numbers):
-            return None
-        launch, launched = chain.repeated(grads, given, needed) if chain else (None, {"sum": 0})
-        if launch is None and (chain or summed is not grads["out"]):
-            return None
-        at = {x: place for place, x in enumerate([*(f"grad_{x}" for x in results), *given])}
-        read = [at[x] for x in chain.read] if chain else ()
-        launches: list[tuple[Callable[[Tensor, Tensor], Tensor], int, int]] = []
-        for x, other in (("a", "b"), ("b", "a")):
-            if needed[x]:
-                call = products[x].repeated(*factors(x, summed, given[other]))
-                pair = len(at), at[other]
-                if not isinstance(call, Repeat):
-                    if call is None:
-                        return None
-                    launches.append((functools.partial(apart, x, call, ctx.of_layer), *pair))
-                    continue
-                # `a`, `b` and `out` are in front of what the call makes, of which its result is the first.
-                if call.result != 3:
-                    return None
-                left, right = pair if (x == "a") != turned[x] else pair[::-1]
-                launches.append((_result_of(_transposed(call) if turned[x] else call), left, right))
-        totals = [each for x, each in zip(sums, ctx.types) if needed[x]]
-        # Where the gradients are in the list of the chain's launch, or without one that of the call.
-        behind = [x for x in ("a", "b", *sums) if needed[x]]
-        launched = {**launched, **{x: place - len(behind) for place, x in enumerate(behind)}}
-        at_sum, places_of = launched["sum"], [launched[x] if needed[x] else None for x in places]
+        if grouped or symmetric or needed["no out"] or any(needed[x] for x in signature.numbers):
+            return []
+        same = _same_sum if made["sum"] is given["grad_out"] else None
+        steps = [chain.repeated(given, needed) if chain else same]
+        steps += [functools.partial(_add_up, x, *of) for x, of in zip(sums, ctx.types) if needed[x]]
+        steps += [product(x, other, ctx.of_layer, given, made) for x, other in _OTHER.items() if needed[x]]
+        known = [step for step in steps if step is not None]
+        return known if len(known) == len(steps) else []
 
-        def again(values: list[Any]) -> list[Tensor | None]:
-            tensors = values
-            if launch is not None:
-                # The last operand of a chain's kernel says which gradients are needed, which its launch has fixed.
-                tensors = launch.made_of([*[values[index] for index in read], None])
-            values.append(tensors[at_sum])
-            for product_of, left, right in launches:
-                tensors.append(product_of(values[left], values[right]))
-            for dims, dtype in totals:
-                tensors.append(_total(values[0], dims, dtype))
-            return [None if index is None else tensors[index] for index in places_of]
+    def product(x: str, other: str, of_layer: bool, given: Operands, made: Operands) -> _Step | None:
+        """What repeats the product that is the gradient of `a` or `b`, with the other operand as it was saved."""
+        call = products[x].repeated(*factors(x, made["sum"], given[other], of_layer))
+        if call is not None and not isinstance(call, Repeat):
+
+            def apart(given: Operands, made: Operands) -> None:
+                gradient_of: Any = call(*factors(x, made["sum"], given[other], of_layer), None, {})
+                made[x] = gradient_of.mT if turned[x] else gradient_of
+
+            return apart
+        # `a`, `b` and `out` are in front of what the call makes, of which its result is the first.
+        if call is None or call.result != 3:
+            return None
+        launches = _transposed(call) if turned[x] else call
+        exchanged = (x == "a") == turned[x]
+
+        def again(given: Operands, made: Operands) -> None:
+            left, right = (given[other], made["sum"]) if exchanged else (made["sum"], given[other])
+            made[x] = launches.made_of([left, right, None])[3]
 
         return again
 
@@ -309,11 +288,6 @@ def _transposed(call: Repeat) -> Repeat:
     return transposed
 
 
-def _result_of(call: Repeat) -> Callable[[Tensor, Tensor], Tensor]:
-    """The launches as a function of both operands that returns the only result."""
-    return lambda left, right: call.made_of([left, right, None])[3]
-
-
 def _sums(contract: Operator) -> dict[str, dict[int, tuple[int, ...]]]:
     """The operands that are added to the sum, each with the dimensions of C along which one of so many is repeated."""
     table = contract.table
@@ -328,12 +302,17 @@ def _sums(contract: Operator) -> dict[str, dict[int, tuple[int, ...]]]:
     }
 
 
-def _total(x: Tensor, dims: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """A tensor in another type, added up in fp32 along some dimensions."""
-    if not dims:
-        return x.to(dtype)
+def _add_up(x: str, dims: tuple[int, ...], dtype: torch.dtype, given: Operands, made: Operands) -> None:
+    """Make the gradient of an operand that is added: that of the result, added up in fp32 along some dimensions."""
+    out: Tensor = given["grad_out"]
     # In its own type torch adds up in fp32 too, and rounds once.
-    return x.sum(dims) if x.dtype == dtype else x.sum(dims, dtype=torch.float32).to(dtype)
+    added_up = out.sum(dims, dtype=None if out.dtype == dtype else torch.float32) if dims else out
+    made[x] = added_up.to(dtype)
+
+
+def _same_sum(given: Operands, made: Operands) -> None:
+    """Take the gradient of the result as that of the sum."""
+    made["sum"] = given["grad_out"]
 
 
 def once(

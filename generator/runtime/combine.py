@@ -6,7 +6,6 @@ bit for bit, which those of atomic additions do not. A call that torch must see 
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -14,51 +13,22 @@ import torch
 from torch import Tensor
 
 from . import operators, private
-from .call import Call
 from .combined import DOTS, ROUTE, SPREAD, SUM
-from .launch import (
-    Repeat,
-    distinct,
-    in_forward_mode,
-    name_contract,
-    registering,
-    remember,
-    signature_of,
-    started,
-)
+from .launch import added, in_forward_mode, name_contract, registering, signature_of
 from .launchable import written
+from .launched import Launched
 from .operators import NO_TRANSFORM, requiring
 from .private import as_plain, refuse_tangents
+
+# Families without gradients lack the module.
+autograd = added("autograd")
 
 _FILLED = "a call that fills `out` records none: do not give it, or use torch.no_grad()"
 _NONE = "this family records none: call it under torch.no_grad(), or render the family with `backward: kernels`"
 
 
-class Launched:
-    """The results of calls of a table, whose launches are repeated for others of the same signature."""
-
-    def __init__(self, table: Call) -> None:
-        self.table, self.names = table, [x.name for x in (*table.operands, *table.results)]
-        self.cached: dict[tuple[object, ...], Repeat] = {}
-
-    def __call__(self, *given: Tensor | None) -> Any:
-        """The result for the table's operands, in their order, and the tensor to fill, if there is one; or all."""
-        call_signature = signature_of(*given)
-        if call_signature is not None:
-            again = self.cached.get(call_signature)
-            if again is not None:
-                tensors = again.made_of([*given, *[None] * (len(self.names) - len(given))])
-                return tensors[again.result] if again.result is not None else [tensors[x] for x in again.results]
-        operands = distinct(dict(zip(self.names, [*given, *[None] * (len(self.names) - len(given))])))
-        plan = self.table.plan(None, **operands)
-        first = operands[self.names[0]]
-        call = started(self.table, plan, operands, first) if isinstance(first, Tensor) else None
-        if call is not None and call_signature is not None:
-            remember(self.cached, call_signature, call)
-        return plan.result
-
-
-summed, spread, dots, routed = Launched(SUM), Launched(SPREAD), Launched(DOTS), Launched(ROUTE)
+summed, spread, dots = (Launched(table).only for table in (SUM, SPREAD, DOTS))
+routed = Launched(ROUTE)
 
 
 def function(backward: bool) -> Callable[..., Tensor]:
@@ -130,11 +100,6 @@ def inverse(index: Tensor, rows: int) -> tuple[Tensor, Tensor]:
     return order.int(), torch.searchsorted(places, each, right=True, out_int32=True)
 
 
-def once(name: str, gradients: Callable[[], tuple[Tensor | None, ...]], *read: Tensor) -> Any:
-    """As `autograd.once`, which families without gradients lack."""
-    return importlib.import_module(".autograd", __package__).once(name, gradients, *read)
-
-
 def _gradients(ctx: Any, grad: Tensor, of_rows: Callable[..., Tensor], of_terms: Callable[..., Tensor]) -> Any:
     """The gradients of a call's operands, those of `y` and `weights` by these functions where they are needed."""
     y, index, weights, *known = ctx.saved_tensors
@@ -147,7 +112,7 @@ def _gradients(ctx: Any, grad: Tensor, of_rows: Callable[..., Tensor], of_terms:
             of_weights = of_terms(grad, y, index, weights)
         return of_y, None, of_weights, *[None] * len(known)
 
-    return once("Experts" if known else "combine", gradients, grad, y, weights)
+    return autograd.once("Experts" if known else "combine", gradients, grad, y, weights)
 
 
 def _ends(order: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor]:

@@ -52,19 +52,13 @@ def routed(top_k_index: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor, Ten
     where there is no such expert, whose pairs are behind the last end. Nothing waits for the device.
     """
     tokens, k = top_k_index.shape
-    experts = top_k_index.flatten()
-    if experts.dtype not in (torch.int32, torch.int64):
-        # Narrow types may not hold the number of experts, and torch computes little with some unsigned ones.
-        experts = experts.long()
-    there = (experts >= 0) & (experts < count)
-    ordered, order = torch.where(there, experts, count).sort(stable=True)
+    # Narrow types may not hold the number of experts, and torch computes little with some unsigned ones.
+    experts = top_k_index if top_k_index.dtype in (torch.int32, torch.int64) else top_k_index.long()
+    order, offsets = combine.inverse(experts, count)
     numbers = torch.arange(tokens * k, device=experts.device, dtype=torch.int32)
-    known = not torch.compiler.is_compiling() and isinstance(tokens, int) and tokens * k >= count
-    each = numbers[:count] if known else torch.arange(count, device=experts.device, dtype=torch.int32)
-    offsets = torch.searchsorted(ordered, each.to(ordered.dtype), right=True, out_int32=True)
-    places = torch.empty(tokens * k, dtype=torch.int32, device=experts.device).scatter(0, order, numbers)
-    order = order.int()
-    return offsets, order // max(k, 1), order, torch.where(there, places, -1).view(tokens, k)
+    places = torch.empty(tokens * k, dtype=torch.int32, device=experts.device).scatter(0, order.long(), numbers)
+    there = (experts >= 0) & (experts < count)
+    return offsets, order // max(k, 1), order, torch.where(there, places.view(tokens, k), -1)
 
 
 class _Gathered(torch.autograd.Function):
@@ -78,7 +72,7 @@ class _Gathered(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         (places,) = ctx.saved_tensors
-        return combine.once("Experts", lambda: (combine.summed(grad, places), None, None), grad)  # type: ignore[no-any-return]
+        return combine.autograd.once("Experts", lambda: (combine.summed(grad, places), None, None), grad)  # type: ignore[no-any-return]
 
 
 class Experts(torch.nn.Module):

@@ -47,20 +47,27 @@ def placed(out: Tensor, product: Tensor, scatter: Tensor, offsets: Tensor) -> Te
     return out.copy_(more.index_copy(0, _places(scatter, offsets, out.shape[0]), product)[:-1])
 
 
-def _added(gradient: Tensor, rows: Tensor, count: int) -> Tensor:
-    # What A does not have is counted in one more row.
+def groups(offsets: Tensor, rows: int) -> Tensor:
+    """The number of each row's group, of which `offsets` has the ends; rows in none have the number behind the last."""
+    # An end counts as between the one before it and the number of rows.
+    ends = offsets.clamp(0, rows).cummax(0).values
+    return torch.searchsorted(ends, torch.arange(rows, dtype=ends.dtype, device=ends.device), right=True)
+
+
+def summed(gradient: Tensor, rows: Tensor, count: int) -> Tensor:
+    """For each of `count` rows the sum of the gradients of the rows for which `rows` names it, in their order."""
+    # What there is not is counted in one more row.
     places = torch.where((rows >= 0) & (rows < count), rows, count).long()
     # It sorts the places, and adds what has the same one in a fixed order, without atomic operations.
-    summed: Tensor = torch.ops.aten.embedding_dense_backward(gradient.contiguous(), places, count + 1, -1, False)
-    return summed[:count]
+    total: Tensor = torch.ops.aten.embedding_dense_backward(gradient.contiguous(), places, count + 1, -1, False)
+    return total[:count]
 
 
 operators.register(
     "added_rows(Tensor gradient, Tensor rows, SymInt count) -> Tensor",
-    _added,
+    summed,
     lambda gradient, rows, count: gradient.new_empty((count, gradient.shape[1])),
 )
 operators.loop_over_batch("added_rows")
-#: For each of `count` rows of A the sum of the gradients of the rows for which `rows` names it, in their order: an
-#: operator, because torch.compile would make atomic additions of it.
+#: `summed` as an operator, because torch.compile would make atomic additions of it.
 added: Any = operators.operator("added_rows")
