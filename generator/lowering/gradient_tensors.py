@@ -155,8 +155,8 @@ class GradientTensors:
             if operand.shape == MATRIX or grouped:
                 continue
             columns = x.extents[-1] if operand.shape in (COLUMNS, HALVES) else tiles[1]
-            shape = (tiles[1], rows) if operand.shape == ROWS else (tiles[0], columns)
-            words = " ".join(each.replace(" ", "") for each in (*front, *shape))
+            shape = (*front, *((tiles[1], rows) if operand.shape == ROWS else (tiles[0], columns)))
+            words = " ".join(each.replace(" ", "") for each in shape)
             memory.append(_made(x.name, words, _PARTS, "_parts"))
             totals.append(f'Total("d_{x.name}", "d_{x.name}_parts")')
         items = [f'[{{"BLOCK_M": {_TILE[0]}, "BLOCK_N": {_TILE[1]}}}]']
@@ -175,8 +175,8 @@ class GradientTensors:
         incoming = [replace(x, name=f"grad_{x.name}", dtype=None) for x, _ in self.results]
         read = [*incoming, *filter(None, [self.call.offsets]), *[self.sum] * self.reads_sum, *self.call.operands]
         # Matrices are read through both strides.
-        strided = [replace(x, layout=x.layout and "strided") for x in read]
-        lines = [argument(x, *[f'absent="{x.extents[0]}"'] * (x in strided[1 : len(incoming)])) for x in strided]
+        more = {x.name: [f'absent="{x.extents[0]}"'] for x in incoming[1:]}
+        lines = [argument(replace(x, layout=x.layout and "strided"), *more.get(x.name, ())) for x in read]
         return lines + [f'Operand("group", "{self.call.out.extents[-2]}", torch.int64, unit=0)'] * self.by_group
 
     @property

@@ -11,7 +11,6 @@ from . import operators
 from .launch import Operands, added
 from .launched import Launched
 from .operators import Operator
-from .private import as_plain
 
 # Families without operands that select rows lack the module; torch cannot trace an import.
 selected_rows = added("selected_rows")
@@ -54,7 +53,7 @@ class Chain:
 
     def _operate(self, *arguments: Any) -> Tensor | tuple[Tensor, ...]:
         """What the operator runs."""
-        *operands, needed = [as_plain(x) for x in arguments]
+        *operands, needed = arguments
         given = dict(zip([*self.incoming, *self.tensors], operands))
         given |= self.signature.unpacked_numbers(operands[len(given) :])
         made = self._made(given, dict(zip([*self.names, "no out"], needed)))

@@ -12,13 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import operators, private
+from . import combined, operators, private
 from .combined import DOTS, ROUTE, SPREAD, SUM
 from .launch import added, in_forward_mode, name_contract, registering, signature_of
 from .launchable import written
 from .launched import Launched
 from .operators import NO_TRANSFORM, requiring
-from .private import as_plain, refuse_tangents
+from .private import refuse_tangents
 
 # Families without gradients lack the module.
 autograd = added("autograd")
@@ -31,45 +31,33 @@ summed, spread, dots = (Launched(table).only for table in (SUM, SPREAD, DOTS))
 routed = Launched(ROUTE)
 
 
-def function(backward: bool) -> Callable[..., Tensor]:
-    """`combine` of a family, whose contracts have gradients if `backward`."""
-
-    def combine(y: Tensor, index: Tensor, weights: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
-        """For each token the sum over j of `weights[t, j] * y[index[t, j]]`, in fp32 and in the order of j.
-
-        `y` is (rows, N), `index` int32 (tokens, k), `weights` (tokens, k) of any floating type, 1 where there are none.
-        The result, a new (tokens, N) tensor or `out` filled, is rounded once to y's type. An index outside `y` adds
-        nothing. The same operands give the same bits.
-
-        Raises RuntimeError where a gradient would be recorded and none is computed, NotImplementedError for derivatives
-        by transforms, TypeError for what is no tensor and for a wrong type, else ValueError.
-        """
-        try:
-            return _combine(y, index, weights, out, backward)
-        except (TypeError, ValueError, RuntimeError) as error:
-            if isinstance(error, RuntimeError) and "functorch transforms" in str(error):
-                raise NotImplementedError(f"combine: {NO_TRANSFORM}") from None
-            name_contract(error, "combine")
-            raise
-
-    combine.__qualname__, combine.__module__ = "combine", operators.FAMILY
-    return combine
+def combine(y: Tensor, index: Tensor, weights: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
+    """`combined.combine`, with gradients where the family has them, for calls that torch sees too."""
+    try:
+        return _combine(y, index, weights, out)
+    except (TypeError, ValueError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "functorch transforms" in str(error):
+            raise NotImplementedError(f"combine: {NO_TRANSFORM}") from None
+        name_contract(error, "combine")
+        raise
 
 
-def _combine(y: Tensor, index: Tensor, weights: Tensor | None, out: Tensor | None, backward: bool) -> Tensor:
+combine.__doc__, combine.__module__ = combined.combine.__doc__, operators.FAMILY
+
+
+def _combine(y: Tensor, index: Tensor, weights: Tensor | None, out: Tensor | None) -> Tensor:
     given = {"y": y, "index": index, "weights": weights, "out": out}
     if not all(x is None or isinstance(x, Tensor) for x in given.values()) or y is None or index is None:
         # It says which one is no tensor.
         return summed(y, index, weights, out)  # type: ignore[no-any-return]
     refuse_tangents("combine", given.values())
     recorded = [x for x, value in given.items() if value is not None and value.requires_grad]
-    if recorded and torch.is_grad_enabled() and (out is not None or not backward):
-        raise RuntimeError(f"{requiring(recorded)}, and {_FILLED if backward else _NONE}")
+    if recorded and torch.is_grad_enabled() and (out is not None or autograd is None):
+        raise RuntimeError(f"{requiring(recorded)}, and {_FILLED if autograd else _NONE}")
     if must_be_seen(*given.values()):
         register()
         if out is None:
-            combined: Tensor = operators.operator("combine")(y, index, weights)
-            return combined
+            return operators.operator("combine")(y, index, weights)  # type: ignore[no-any-return]
         operators.operator("combine_out")(y, index, weights, out)
         return out
     if recorded and torch.is_grad_enabled():
@@ -150,11 +138,6 @@ def _filled(y: Tensor, index: Tensor, weights: Tensor | None, out: Tensor) -> No
 _registered: list[str] = []
 
 
-def _plainly(run: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with tensors of subclasses that have no other memory as plain ones."""
-    return lambda *given: run(*map(as_plain, given))
-
-
 def register() -> bool:
     """Register the operators, once; torch.compile runs this as it traces."""
     with registering:
@@ -169,7 +152,7 @@ def register() -> bool:
             ):
                 name = schema.partition("(")[0]
                 # For fake tensors nothing is launched.
-                operators.register(schema, _plainly(run), run)
+                operators.register(schema, run, run)
                 if name != "combine_out":
                     operators.loop_over_batch(name)
                 _registered.append(name)

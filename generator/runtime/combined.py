@@ -200,6 +200,10 @@ def combine(y: Tensor, index: Tensor, weights: Tensor | None = None, *, out: Ten
 
     `y` is (rows, N), `index` int32 (tokens, k), `weights` (tokens, k) of any floating type, 1 where there are none. The
     result, a new (tokens, N) tensor or `out` filled, is rounded once to y's type. An index outside `y` adds nothing.
+    The same operands give the same bits.
+
+    Raises RuntimeError where a gradient would be recorded and none is computed, NotImplementedError for derivatives by
+    transforms, TypeError for what is no tensor and for a wrong type, else ValueError.
     """
     try:
         result: Tensor = SUM(y=y, index=index, weights=weights, out=out)

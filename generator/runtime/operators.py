@@ -87,11 +87,11 @@ def operator(name: str) -> Any:
 def register(schema: str, run: Callable[..., Any], described: Callable[..., Any]) -> None:
     """Define an operator: what it runs, and the shapes, strides and types of its results.
 
-    `run` and `described` take the arguments of the schema; `described` gets fake tensors.
+    `run` and `described` take the arguments of the schema: `run` as plain tensors, and `described` fake ones.
     """
     name = LIBRARY.define(schema)
     for device in ("CUDA", "CPU"):
-        LIBRARY.impl(name, run, device)
+        LIBRARY.impl(name, lambda *arguments: run(*map(private.as_plain, arguments)), device)
     torch.library.register_fake(f"{NAMESPACE}::{name}", described, lib=LIBRARY)
 
 
@@ -383,15 +383,15 @@ def _operators(contract: Operator) -> tuple[Callable[..., Result], Callable[...,
     units = [contiguous.get(x) for x in signature.places]
 
     def run(*arguments: Any) -> Result:
-        a, b, *_ = plain = [private.as_plain(x) for x in arguments]
         if within.sharded:
-            a, b, *_ = plain = sharding.laid_out(plain, units)
-        operands, (config,) = signature.unpacked(plain)
+            arguments = sharding.laid_out(arguments, units)
+        a, b, *_ = arguments
+        operands, (config,) = signature.unpacked(arguments)
         return direct(a, b, None, config, operands)
 
     def fill(*arguments: Any) -> None:
-        a, b, *_ = plain = [private.as_plain(x) for x in arguments]
-        operands, (out, *outputs, config) = signature.unpacked(plain)
+        a, b, *_ = arguments
+        operands, (out, *outputs, config) = signature.unpacked(arguments)
         direct(a, b, out, config, {**operands, **dict(zip(signature.results[1:], outputs))})
 
     def direct(a: Tensor, b: Tensor, out: Tensor | None, config: int | None, operands: Operands) -> Result:

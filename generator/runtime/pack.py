@@ -127,15 +127,15 @@ def quantize(weight: Tensor, name: str, *, scale_dtype: torch.dtype = torch.floa
         _require_finite(scale, span)
         zero = element.least - (low / scale).round()
         zeros["b_zero"] = zero.to(scale_dtype if element.least < 0 else torch.uint8)
-        codes = blocks / _spread(scale) + _spread(zero)
+        codes = w / tiled(scale, stored.block, w.shape) + tiled(zero, stored.block, w.shape)
     else:
         if element.least == 0:
             _within(w, 0, math.inf, f"{name} has no zeros")
         largest = blocks.abs().amax((-3, -1))
         scale = _symmetric(largest, element, scale_dtype)
         _require_finite(scale, largest / element.limit)
-        codes = blocks / _spread(scale)
-    b = as_b(_rounded(_joined(codes, w.shape), element), stored)
+        codes = w / tiled(scale, stored.block, w.shape)
+    b = as_b(_rounded(codes, element), stored)
     packed = {"b": b, "b_scale": scale, **zeros}
     # At the end of fp32 a value may be rounded to a larger one. A scale that cannot make one needs no second look.
     widest = scale.float() * (element.most - element.least)
@@ -152,12 +152,7 @@ def quantize_rows(x: Tensor, stored: Stored) -> dict[str, Tensor]:
     """
     element, x = stored.element, x.float()
     scale = _symmetric(_blocks(x, stored.block).abs().amax((-3, -1)), element, torch.float32)
-    # Of a repetition of the scales, Inductor makes wrong code for a CPU where the last block is short.
-    of_each = scale.float()
-    for dimension, (extent, size) in enumerate(zip(x.shape, stored.block)):
-        index = torch.arange(extent, device=x.device) // size if size else x.new_zeros(extent, dtype=torch.int64)
-        of_each = of_each.index_select(dimension, index)
-    codes = _rounded(x / of_each, element)
+    codes = _rounded(x / tiled(scale, stored.block, x.shape), element)
     return {"a": _halves(codes.mT).mT.contiguous() if element.bits == 4 else codes, "a_scale": scale}
 
 
@@ -173,21 +168,19 @@ def dequantize(name: str, **keywords: Tensor) -> Tensor:
     if keywords.keys() != set(expected):
         raise ValueError(f"{name} takes {', '.join(expected)}, got {', '.join(keywords) or 'nothing'}")
     check("b", keywords["b"], (stored.dtype,), stored)
-    b = _in_order(keywords["b"], stored) if stored.fragments else keywords["b"]
-    values = _values(b, stored.element)
+    values = _values(_elements(keywords["b"], stored), stored.element)
     if stored.sparse:
         return _filled(values, keywords["b_index"], stored)
     if not stored.block:
         return values
     shape = scale_shape(values.shape, stored.block)
     check("b_scale", keywords["b_scale"], stored.element.scales, stored, shape)
-    blocks, scale = _blocks(values, stored.block), keywords["b_scale"]
+    scale = keywords["b_scale"]
     if stored.zeros:
         check("b_zero", keywords["b_zero"], (*FLOATS, torch.uint8), stored, shape)
-        blocks = blocks - _spread(keywords["b_zero"])
-    if scale.dtype == torch.uint8:
-        scale = scale.view(torch.float8_e8m0fnu)
-    return _joined(blocks * _spread(scale), values.shape)
+        values = values - tiled(keywords["b_zero"], stored.block, values.shape)
+    scale = scale.view(torch.float8_e8m0fnu) if scale.dtype == torch.uint8 else scale
+    return values * tiled(scale, stored.block, values.shape)
 
 
 def stored_by(name: str, caller: str = "", words: tuple[str, ...] = ()) -> Stored:
@@ -263,16 +256,14 @@ def _blocks(x: Tensor, block: tuple[int, ...]) -> Tensor:
     return x.reshape(*batch, rows, k, columns, n)
 
 
-def _joined(blocks: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """The matrix of a shape that `_blocks` divided."""
-    *batch, K, N = shape
-    rows, k, columns, n = blocks.shape[-4:]
-    return blocks.reshape(*batch, rows * k, columns * n)[..., :K, :N]
-
-
-def _spread(scale: Tensor) -> Tensor:
-    """Scales or zeros in fp32, with the dimensions of `_blocks`."""
-    return scale.float()[..., :, None, :, None]
+def tiled(x: Tensor, block: tuple[int, ...], shape: tuple[int, ...]) -> Tensor:
+    """The scale or the zero of each element of a matrix of a shape, or a batch of them, in fp32."""
+    x = x.float()
+    # Of a repetition, Inductor makes wrong code for a CPU where the last block is short.
+    for dimension, extent, size in zip((-2, -1), shape[-2:], block):
+        index = torch.arange(extent, device=x.device)
+        x = x.index_select(dimension, index // size if size else index * 0)
+    return x
 
 
 def _symmetric(largest: Tensor, element: Element, dtype: torch.dtype) -> Tensor:
@@ -348,16 +339,18 @@ def _in_fragments(elements: Tensor, stored: Stored) -> Tensor:
     return (words - (words >> 31 << 32)).int().reshape(*batch, K * bits // 32, N)
 
 
-def _in_order(b: Tensor, stored: Stored) -> Tensor:
-    """The `b` without fragment order that has the elements of one with it."""
+def _elements(b: Tensor, stored: Stored) -> Tensor:
+    """The elements (K, N) of `b`: what `as_b` is given."""
     bits = stored.element.bits
+    if not stored.fragments:
+        return torch.stack((b & 15, b >> 4), -2).flatten(-3, -2) if bits == 4 else b
     *batch, rows, N = b.shape
     if rows % 4:
         raise ValueError(f"b must have a multiple of 4 rows, got {rows}")
     words = b.reshape(*batch, rows // 4, 4, N)
     pairs = [torch.stack([words >> bits * j + 16 * half for half in range(2)], -2) for j in range(16 // bits)]
-    elements = (torch.stack(pairs, -4) & 2**bits - 1).to(torch.uint8).reshape(*batch, rows * 32 // bits, N)
-    return _halves(elements) if bits == 4 else elements.view(stored.element.dtype)
+    elements: Tensor = (torch.stack(pairs, -4) & 2**bits - 1).to(torch.uint8).reshape(*batch, rows * 32 // bits, N)
+    return elements if bits == 4 else elements.view(stored.element.dtype)
 
 
 def laid_out(x: Tensor, stored: Stored) -> Tensor:
@@ -365,14 +358,13 @@ def laid_out(x: Tensor, stored: Stored) -> Tensor:
     return x.contiguous() if stored.layout == "row" else x.mT.contiguous().mT
 
 
-def _values(b: Tensor, element: Element) -> Tensor:
-    """The elements (K, N) of `b` in fp32."""
-    if element.bits > 4:
-        return b.float()
-    codes = torch.stack((b & 15, b >> 4), -2).flatten(-3, -2)
+def _values(elements: Tensor, element: Element) -> Tensor:
+    """What elements stand for, in fp32."""
     if element.kind == "e2m1":
-        return torch.tensor(_E2M1, device=b.device)[codes.int()]
-    return codes.float() if element.least == 0 else (codes ^ 8).float() - 8
+        return torch.tensor(_E2M1, device=elements.device)[elements.int()]
+    # Of int4 the highest bit is the sign.
+    highest = 8 * (element.bits == 4 and element.least < 0)
+    return (elements ^ highest).float() - highest if highest else elements.float()
 
 
 def _sparsified(w: Tensor, stored: Stored) -> dict[str, Tensor]:

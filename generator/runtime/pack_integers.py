@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .pack import FLOATS, Stored, as_b, check, check_rows, scale_shape, stored_by
+from .pack import FLOATS, Stored, as_b, check, check_rows, scale_shape, stored_by, tiled
 
 
 def from_awq(qweight: Tensor, qzeros: Tensor, scales: Tensor, name: str) -> dict[str, Tensor]:
@@ -107,9 +107,7 @@ def from_torchao(qdata: Tensor, scale: Tensor, zero_point: Tensor, name: str) ->
     if signed:
         # With a scale of 0 all elements have the value of the zero point: 1 times that.
         flat = scale == 0
-        K, N = codes.shape[-2:]
-        along, across = stored.block[0] or K, stored.block[1] or N
-        codes = torch.where(flat.repeat_interleave(along, -2).repeat_interleave(across, -1)[..., :K, :N], 0, codes)
+        codes = torch.where(tiled(flat, stored.block, codes.shape) != 0, 0, codes)
         scale = torch.where(flat, zero_point.to(scale.dtype), scale)
         zeros = torch.where(scale == 0, 8, 8 - zero_point.float() / scale.float())
     return _affine(codes ^ 8 if signed else codes, "scale", scale, zeros, stored, name)

@@ -85,7 +85,7 @@ def _same(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 def boundaries(word: str) -> list[Fraction]:
     """The numbers at which rounding to a type changes."""
     element = pack._ELEMENTS[word]
-    numbers = pack._values(torch.arange(256, dtype=torch.uint8).view(1, -1).view(element.dtype), element).flatten()
+    numbers = pack._values(torch.arange(2**element.bits, dtype=torch.uint8).view(element.dtype), element)
     above = sorted({Fraction(x) for x in numbers.tolist() if 0 <= x < math.inf})
     return [(x + y) / 2 for x, y in itertools.pairwise(above)]
 
