@@ -19,7 +19,7 @@ def by_role(tree: ast.Module) -> dict[str, ast.FunctionDef]:
         if isinstance(node, ast.FunctionDef):
             functions.setdefault(node.name, []).append(node)
     launched = [x for x in _launched(tree) if len(functions.get(x, ())) == 1]
-    gradient = any(ast.unparse(x).startswith("CALL = GradientCall(") for x in tree.body if isinstance(x, ast.Assign))
+    gradient = any("=(Gradient(" in ast.unparse(x) for x in tree.body if isinstance(x, ast.Assign))
     whole = "gradient_kernel" if gradient else "gemm_kernel"
     roles: dict[str, str] = {}
     for name in launched:

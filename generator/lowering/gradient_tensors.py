@@ -12,14 +12,12 @@ from generator.epilogue.gated_units import CONCATENATED, PLACES
 from generator.epilogue.operations import BOTH, COLUMNS, ELEMENT, HALVES, MATRIX, ROWS, SCALAR
 from generator.language.elements import ELEMENTS
 from generator.language.model import Variant
-from generator.lowering.lines import bracketed
+from generator.lowering.lines import bracketed, tuple_of
 from generator.lowering.operands import Matrix, Slot, Vector, parameters, stride_slots, wide_strides
 from generator.lowering.runtime_values import LaunchTable, argument, called, entries, imports, index
 from generator.plan.contract_call import Argument, ContractCall, call
 from generator.plan.gradients import ContractGradient
 
-#: A tile's rows and columns.
-_TILE = (64, 64)
 #: The stride of a tensor.
 _STRIDE = re.compile(r"(\w+)\.stride\((\d)\)")
 #: The type of the parts of sums.
@@ -159,10 +157,11 @@ class GradientTensors:
             words = " ".join(each.replace(" ", "") for each in shape)
             memory.append(_made(x.name, words, _PARTS, "_parts"))
             totals.append(f'Total("d_{x.name}", "d_{x.name}_parts")')
-        items = [f'[{{"BLOCK_M": {_TILE[0]}, "BLOCK_N": {_TILE[1]}}}]']
+        items = ['[{"BLOCK_M": 64, "BLOCK_N": 64}]']
         items += [*entries("operands", self._read), *entries("results", results), *entries("launches", [launch.text])]
         items += [*entries("memory", memory), *entries("reduced", totals)]
-        return called("CALL = GradientCall(", items, ")")
+        sizes = [f'"{x}"' for x in (*front, rows, *[self.call.named("N")] * 2)]
+        return called("CALL = Call(", [*items, tuple_of(sizes, head="sized=")], ")")
 
     @property
     def imports(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ EXPORTS: Mapping[str, tuple[str, ...]] = {
     "call": ("SCALES", "Call", "Config", "Launch", "Operand", "cdiv", "cheapest", "index_type", "least"),
     "choice": ("least_slowdown",),
     "descriptors": ("described", "undescribed"),
-    "gradient_calls": ("Gradient", "GradientCall", "Total"),
+    "gradient_calls": ("Gradient", "Total"),
     "limits": ("absent", "at_most", "capability", "first", "multiple", "older", "unrepeatable"),
     "memory": ("Memory", "Reduction", "Workspace"),
     "occupancy": ("Occupancy",),

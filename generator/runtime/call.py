@@ -285,6 +285,8 @@ class Call:
     needs: Mapping[str, Sequence[int | None]] = field(default_factory=dict)
     #: By target, the indices of configurations that it does not hold.
     too_large: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    #: `sizes`, where the first two operands are no factors of products.
+    sized: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         # What both return is found once.
@@ -427,6 +429,8 @@ class Call:
     @functools.cached_property
     def sizes(self) -> tuple[str, ...]:
         """The sizes of the products, of which the last is summed over."""
+        if self.sized:
+            return self.sized
         a, b, out = (x.sizes for x in (*self.operands[:2], self.results[0]))
         return (*[name for name in b[:1] if "T" in out], *out, *[name for name in a if name in b and name not in out])
 

@@ -171,15 +171,6 @@ def route_kernel(  # type: ignore[no-untyped-def]
     tl.store(offsets_ptr + expert, at, mask=expert < E)
 
 
-@dataclass(frozen=True, eq=False)
-class Combination(Call):
-    """A call with sizes of its own: those of the result, and N, by which the configuration is chosen."""
-
-    @property
-    def sizes(self) -> tuple[str, ...]:
-        return (*self.results[0].words, "N")
-
-
 @dataclass(frozen=True)
 class Like(Operand):
     """A result of the type of the operand `like`."""
@@ -231,7 +222,7 @@ _WEIGHTS = _Floating("weights", "T K", absent="T")
 
 # A product and a sum in one instruction would be rounded once.
 _UNFUSED = {"enable_fp_fusion": False}
-SUM = Combination(
+SUM = Call(
     BLOCKS,
     operands=(_Floating("y", "R N"), _INDEX, _WEIGHTS),
     results=(Like("out", "T N", like="y"),),
@@ -245,9 +236,10 @@ SUM = Combination(
         **_UNFUSED,
     ),
     choose=_of_columns,
+    sized=("T", "N", "N"),
 )
 #: `order` has the terms by the row of y that they read, and `ends` where those of each row end.
-SPREAD = Combination(
+SPREAD = Call(
     BLOCKS,
     operands=(
         Operand("grad", "T N"),
@@ -267,8 +259,9 @@ SPREAD = Combination(
         **_UNFUSED,
     ),
     choose=_of_columns,
+    sized=("R", "N", "N"),
 )
-DOTS = Combination(
+DOTS = Call(
     BLOCKS,
     operands=(_Floating("grad", "T N"), _Floating("y", "R N"), _INDEX, _Floating("weights", "T K")),
     results=(Like("of_weights", "T K", unit=1, like="weights"),),
@@ -283,6 +276,7 @@ DOTS = Combination(
     ),
     # Always the same number of lanes for the same N.
     choose=_of_columns,
+    sized=("T", "K", "N"),
 )
 #: Pairs of token and expert in the order of experts, of which the operand `of` has one along its first dimension.
 ROUTE = Call(

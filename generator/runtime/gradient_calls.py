@@ -1,4 +1,8 @@
-"""Calls of the kernels that run a chain backwards: each says by `needed` which gradients it is to make."""
+"""What calls of the kernels that run a chain backwards make.
+
+The keyword `needed` of such a call has the names of what gradients are needed of; the other results are None. With "no
+out" among them the gradient of C is none, and has its shape alone.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +11,8 @@ from typing import Any
 
 import torch
 
-from .call import Call, Plan, State
+from .call import Plan, State
 from .memory import Memory
-
-
-@dataclass(frozen=True, eq=False)
-class GradientCall(Call):
-    """A call whose keyword `needed` has the names of what gradients are needed of; the other results are None.
-
-    With "no out" among them the gradient of C is none, and has its shape alone.
-    """
-
-    @property
-    def sizes(self) -> tuple[str, ...]:
-        return tuple(sorted(self.results[0].sizes))
-
-    @property
-    def outer(self) -> tuple[str, ...]:
-        return self.sizes
 
 
 @dataclass(frozen=True)
