@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from generator.cost import analytic
@@ -35,12 +35,12 @@ class FamilyCosts:
     #: Whether the functions read the number of products in a batch.
     batched: bool
     #: Kernel -> name of the function in most contracts.
-    common: tuple[tuple[str, str], ...]
+    common: Mapping[str, str]
     #: Contract -> kernel -> name of the function, where it is another one.
-    own: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+    own: Mapping[str, Mapping[str, str]]
     #: Kernel -> the targets for which it is illegal in every contract. Those that need descriptors are omitted: they
     #: refuse the operands on other devices.
-    not_for: tuple[tuple[str, tuple[str, ...]], ...]
+    not_for: Mapping[str, Sequence[str]]
 
 
 def family_costs(family: Family) -> FamilyCosts:
@@ -68,16 +68,12 @@ def family_costs(family: Family) -> FamilyCosts:
         for how in dict.fromkeys(how for kernels in contracts.values() for how in kernels)
     }
     own = {
-        contract: tuple((how, name) for how, name in kernels.items() if name != common[how])
+        contract: {how: name for how, name in kernels.items() if name != common[how]}
         for contract, kernels in contracts.items()
+        if not kernels.items() <= common.items()
     }
-    return FamilyCosts(
-        tuple(functions.values()),
-        batched,
-        tuple(common.items()),
-        tuple((contract, kernels) for contract, kernels in own.items() if kernels),
-        tuple((how, tuple(sorted(targets))) for how, targets in illegal.items() if targets),
-    )
+    not_for = {how: sorted(targets) for how, targets in illegal.items() if targets}
+    return FamilyCosts(tuple(functions.values()), batched, common, own, not_for)
 
 
 def _function(v: Variant) -> CostFunction:

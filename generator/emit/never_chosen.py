@@ -131,15 +131,14 @@ def _no_less(
     if costs is None:
         return True
     how = candidate.kernel.how
-    functions = {**dict(costs.common), **dict(dict(costs.own).get(contract, ()))}
-    not_for = dict(costs.not_for)
-    if how not in functions or target in not_for.get(how, ()):
+    functions = {**costs.common, **costs.own.get(contract, {})}
+    if how not in functions or target in costs.not_for.get(how, ()):
         return True
     body = next(each.body for each in costs.functions if each.name == functions[how])
     read = frozenset(_READ.findall("\n".join(body)))
     return any(
         functions.get(each.kernel.how) == functions[how]
-        and target not in not_for.get(each.kernel.how, ())
+        and target not in costs.not_for.get(each.kernel.how, ())
         # Of operands that are not whole, only kernels of descriptors are compared.
         and each.described >= candidate.described
         and each.accepts_all_of(candidate, target, read)

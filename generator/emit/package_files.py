@@ -214,7 +214,7 @@ def package_source(family: Family, name: str) -> str:
         body = _filled("tuned.py.j2", baked=tuned.bake(family), typical_m=typical)
     elif name == render.ANALYTIC:
         costs = family_costs.family_costs(family)
-        not_for = [collected(f'"{how}": {{', [f'"{x}"' for x in targets], "}", 4) for how, targets in costs.not_for]
+        not_for = [collected(f'"{how}": {{', [f'"{x}"' for x in own], "}", 4) for how, own in costs.not_for.items()]
         body = _filled("analytic.py.j2", costs=costs, not_for=not_for, typical_m=typical)
     else:
         gradient = next(each for each in family.gradients if f"{each.file}.py" == name)

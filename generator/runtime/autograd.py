@@ -38,7 +38,6 @@ from .rows import rows_of
 
 # Families without operands that select rows lack the module; torch cannot trace an import.
 selected_rows = added("selected_rows")
-placed = selected_rows and selected_rows.placed
 
 
 #: What `autograd` returns.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
 
+from . import autograd
 from .launch import (
     Config,
     Operands,
@@ -41,7 +41,7 @@ class Differentiable(Operator):
         **options: Any,
     ) -> None:
         super().__init__(name, kernels, load, function, **options)
-        self.gradient, self.placed = gradient, None
+        self.gradient = gradient
         #: By signature the product of torch that records its own gradient, or None.
         self.torchs: dict[object, Callable[..., Result] | None] = {}
         self.shown = (gradient or {}).get("called", name)
@@ -49,7 +49,7 @@ class Differentiable(Operator):
     @functools.cached_property
     def recorder(self) -> Callable[..., Result]:
         """What calls the contract and records its gradient."""
-        return importlib.import_module(".autograd", __package__).recorder(self)  # type: ignore[no-any-return]
+        return autograd.recorder(self)
 
     @constant
     def register(self) -> bool:
@@ -62,8 +62,6 @@ class Differentiable(Operator):
                 for x in names:
                     self.others[x] = self.function(x)
                     self.others[x].register()
-                # Torch cannot trace the import.
-                self.placed = importlib.import_module(".autograd", __package__).placed
         return True
 
     def record(
@@ -146,6 +144,5 @@ class Differentiable(Operator):
         self.table.checked({"a": a, "b": b, "out": out, **operands})
         results = self.seen(a, b, None, config, {**operands, "scatter": None})
         result, *outputs = results if isinstance(results, tuple) else (results,)
-        placed: Any = self.placed
-        filled: Tensor = placed(out, result, operands["scatter"], operands["offsets"])
+        filled: Tensor = autograd.selected_rows.placed(out, result, operands["scatter"], operands["offsets"])
         return (filled, *outputs) if outputs else filled
