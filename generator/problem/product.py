@@ -90,11 +90,9 @@ class Shape:
     @property
     def ways(self) -> list[tuple[int, ...]]:
         """The `sizes`, and those for other ways in which groups may be filled, as the choice weighs them."""
-        if self.inner:
-            return [(count, self.m, self.n, k) for count, k in spreading.ways(self.groups, self.k)]
         if self.groups:
-            spread = spreading.ways(min(self.groups, self.m), self.m)
-            return [(count, rows, self.n, self.k) for count, rows in spread]
+            own = {"M": self.m} if self.inner else {"K": self.k}
+            return spreading.of_groups({"G": self.groups, "T": self.total, "N": self.n, **own})
         return [(self.batch, self.m, self.n, self.k) if self.batch else (self.m, self.n, self.k)]
 
     @property
