@@ -33,7 +33,7 @@ from torch import Tensor
 
 from . import private
 from .launch import Config, Operands, Repeat, Result, added, remember, signature_of
-from .operators import Operator, without_sum
+from .operators import Operator
 from .rows import rows_of
 
 # Families without operands that select rows lack the module; torch cannot trace an import.
@@ -227,12 +227,6 @@ def recorder(contract: Operator) -> Callable[..., Result]:
     That is by a function of torch's own for each contract: an operator takes several times as long. It is for calls
     that are not traced, transformed or seen by a mode. It raises what the contract's kernels raise.
     """
-    entry = contract.gradient or {}
-    if "saving" in entry:
-        saving = contract.function(entry["saving"])
-        return lambda a, b, out, config, operands, of_layer: without_sum(
-            saving.recorded(a, b, config, operands, of_layer=of_layer, out=out)
-        )
     signature, direct = contract.signature, contract.direct
     backward, _, save = autograd(contract)
 

@@ -44,7 +44,9 @@ class Differentiable(Operator):
         self.gradient = gradient
         #: By signature the product of torch that records its own gradient, or None.
         self.torchs: dict[object, Callable[..., Result] | None] = {}
-        self.shown = (gradient or {}).get("called", name)
+        entry = gradient or {}
+        # The contract that returns the sum too, and is called in the place of this one where a gradient is recorded.
+        self.shown, self.saving = entry.get("called", name), entry.get("saving")
 
     @functools.cached_property
     def recorder(self) -> Callable[..., Result]:
@@ -56,10 +58,8 @@ class Differentiable(Operator):
         """Register the operators of the contract and of those that its gradients are made by."""
         with registering:
             if self.returning is None and super().register() and self.gradient is not None:
-                entry = self.gradient
                 # A compiled backward pass that torch finds in its cache calls these operators, and is not traced.
-                names = [*(entry[x][0] for x in ("a", "b") if x in entry), *filter(None, [entry.get("saving")])]
-                for x in names:
+                for x in [self.saving] if self.saving else [self.gradient[x][0] for x in ("a", "b")]:
                     self.others[x] = self.function(x)
                     self.others[x].register()
         return True
@@ -104,6 +104,9 @@ class Differentiable(Operator):
         """A call that a function of torch's records, without an operator (`autograd.recorder`)."""
         self.check(operands)
         try:
+            if self.saving:
+                saving = self.function(self.saving)
+                return without_sum(saving.recorded(a, b, config, operands, of_layer=of_layer, out=out))
             return self.recorder(a, b, out, config, operands, of_layer)
         except (TypeError, ValueError) as error:
             name_contract(error, self.name)
@@ -134,8 +137,8 @@ class Differentiable(Operator):
             return self.scattered(a, b, results["out"], config, operands)
         if results:
             raise RuntimeError(f"{self.name}: {requiring(recorded)}, and {_FILLED}")
-        if "saving" in self.gradient:
-            return without_sum(self.returned(self.others[self.gradient["saving"]], a, b, config, operands))
+        if self.saving:
+            return without_sum(self.returned(self.others[self.saving], a, b, config, operands))
         return None
 
     def scattered(self, a: Tensor, b: Tensor, out: Tensor, config: int | None, operands: Operands) -> Result:
