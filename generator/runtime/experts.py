@@ -154,10 +154,8 @@ class Experts(torch.nn.Module):
         rows = {"rows": tokens}
         x = x.contiguous()
         recording = torch.is_grad_enabled() and any(each.requires_grad for each in (x, weights, first, second))
-        if known and recording:
+        if known and (recording or index.numel() >= COPIED * first.shape[0]):
             x, rows = _Gathered.apply(x, tokens, places), {}  # type: ignore[no-untyped-call]
-        elif known and index.numel() >= COPIED * first.shape[0]:
-            x, rows = x.index_select(0, tokens), {}
         h = up(x, first.mT, offsets, **rows)
         y = down(h, second.mT, offsets)
         if known and recording and first.shape[0]:
