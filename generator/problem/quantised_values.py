@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import torch
 
-from generator.language.elements import ELEMENTS
 from generator.language.quantised_results import QuantisedResult
 from generator.problem.compare import Verdict, ends, verdict
 from generator.problem.element_types import FP32_ROUNDOFF, FP32_TINY, double, of_codes, quantise, torch_type
@@ -99,13 +98,11 @@ def _scale(magnitude: torch.Tensor, format: QuantisedResult) -> torch.Tensor:
     if format.rule == "e8m0":
         return _power(magnitude / limit).clamp(min=2.0**-127)
     if format.rule == "fp8e4m3":
-        wanted = quantise((magnitude / most).clamp(min=FP32_TINY), torch_type("fp8e4m3"))
-        least, needed = 2.0**-9, (magnitude / limit).clamp(min=FP32_TINY)
-        # The next number, of which those below 2**-6 are equally far apart.
-        _, exponent = torch.frexp(wanted)
-        apart = torch.where(wanted > 0, torch.ldexp(torch.ones_like(wanted), exponent - 4), 0.0)
-        next_one = wanted + apart.clamp(min=least)
-        next_one = torch.where(next_one > ELEMENTS["fp8e4m3"].most, torch.inf, next_one)
+        wanted = quantise((magnitude / most).clamp(min=FP32_TINY), torch.float8_e4m3fn)
+        needed = (magnitude / limit).clamp(min=FP32_TINY)
+        # The next number has the next bits; behind the largest one is NaN.
+        bits = wanted.float().to(torch.float8_e4m3fn).view(torch.uint8) + 1
+        next_one = double(bits.view(torch.float8_e4m3fn)).nan_to_num(torch.inf)
         return torch.where(wanted < needed, next_one, wanted)
     scale = (magnitude / most).clamp(min=FP32_TINY)
     return _power(scale.float().double()) if format.rule == "pow2" else scale
