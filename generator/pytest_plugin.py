@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ import pytest
 if TYPE_CHECKING:
     from generator.verify.jobs import Job, JobResult
     from generator.verify.result_cache import ResultCache
+    from generator.verify.verification_run import VerificationPlan
 
 #: The property of a report that says whether the result is cached.
 _CACHED = "gemm_cached"
@@ -48,66 +49,53 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     from generator.files.reading import FileError
     from generator.language.errors import CallError
 
+    folders = [Path(folder) for folder in families]
     try:
-        jobs, aside, cache = _jobs(config, [Path(folder) for folder in families])
+        planned, cache = _planned(config, folders)
     except (CallError, FileError, NotInstalled, ValueError) as error:
         raise pytest.UsageError(f"--gemm-family: {error}") from None
     from generator.verify.run_report import folder_names
 
     # Of the whole run, so that a shard, and each process of pytest-xdist, gives a test the same name.
-    names = {folder: representable(name) for folder, name in folder_names(map(Path, families)).items()}
-    outcomes = Outcomes(finished=aside, cache=cache, fresh=config.getoption("--gemm-fresh"))
+    names = {folder: representable(name) for folder, name in folder_names(folders).items()}
+    outcomes = Outcomes(finished=planned.out_of_reach, cache=cache)
     config.stash[_OUTCOMES] = outcomes
     items += [
         Proof.from_parent(session, name=f"{names[job.folder]}::{job.label}::{job.name}", job=job, outcomes=outcomes)
-        for job in jobs
+        for job in planned.jobs
     ]
 
 
-def _jobs(config: pytest.Config, folders: Sequence[Path]) -> tuple[list[Job], dict[Job, JobResult], ResultCache]:
-    """The jobs of the session, the results of those that cannot run here, and the results of earlier sessions."""
+def _planned(config: pytest.Config, folders: Sequence[Path]) -> tuple[VerificationPlan, ResultCache]:
+    """What the session proves, and the results of earlier sessions."""
     from generator.language.targets import TARGETS
     from generator.verify.coverage import Coverage
-    from generator.verify.job_selection import cost, part, plan, rendered, shard, within_reach
-    from generator.verify.level_scope import out_of_reach
+    from generator.verify.job_selection import part, rendered
     from generator.verify.result_cache import ResultCache
-    from generator.verify.verification_run import architecture, default_levels, gpu
+    from generator.verify.verification_run import plan_of
 
     for folder in folders:
         if not folder.is_dir():
             raise ValueError(f"{folder} is not the folder of a rendered family")
-    unknown = sorted(set(config.getoption("--gemm-target")) - TARGETS.keys())
+    targets, cache = config.getoption("--gemm-target"), config.getoption("--gemm-cache")
+    unknown = sorted(set(targets) - TARGETS.keys())
     if unknown:
         raise ValueError(f"--gemm-target {unknown[0]!r} is unknown; legal: {', '.join(TARGETS)}")
-    folder = config.getoption("--gemm-cache")
-    if folder == "":
+    if cache == "":
         # As of a variable that is not set.
         raise ValueError("--gemm-cache: expected the path of a folder, got an empty text")
-    coverage = Coverage(config.getoption("--gemm-coverage"))
-    index, count = part(config.getoption("--gemm-shard"))
-    families = rendered(folders, Path())
-    # The query for a GPU takes seconds: mistakes in the options are reported first.
-    asked = config.getoption("--gemm-level")
-    device = gpu() if not asked or "gpu" in asked else None
-    levels = asked or (*default_levels(device), "compile")
-    if "gpu" in levels and device is None:
-        raise ValueError("--gemm-level gpu: torch sees no GPU here")
-    if config.getoption("--gemm-target") and "compile" not in levels:
-        raise ValueError("--gemm-target goes with --gemm-level compile")
-    jobs = plan(families, [level for level in levels if level != "compile"])
-    compiled = plan(families, ("compile",) * ("compile" in levels), targets=config.getoption("--gemm-target"))
-    # Computed for the whole run, as in `verify`.
-    aside = out_of_reach([*jobs, *compiled], families, architecture() if "gpu" in levels else None)
-    jobs += within_reach(compiled, [job for job in compiled if job in aside], families, coverage)[0]
-    cache = ResultCache(Path(folder) if folder else None, families, device, "--gemm-cache")
-    return shard(jobs, index, count, cost), aside, cache
+    coverage, shard = Coverage(config.getoption("--gemm-coverage")), part(config.getoption("--gemm-shard"))
+    families, levels = rendered(folders, Path()), config.getoption("--gemm-level")
+    planned = plan_of(folders, families, levels, targets, coverage, part=shard, plugin=True)
+    own, fresh = Path(cache) if cache else None, config.getoption("--gemm-fresh")
+    return planned, ResultCache(own, families, planned.device, "--gemm-cache", fresh=fresh)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Pass the workers the jobs that `-k` and `-m` select, so that they run ahead of the tests."""
     outcomes = session.config.stash.get(_OUTCOMES, None)
     if outcomes is not None:
-        outcomes.select([item.job for item in session.items if isinstance(item, Proof)])
+        outcomes.jobs = [item.job for item in session.items if isinstance(item, Proof)]
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -171,9 +159,8 @@ class Outcomes:
     """The results of all selected jobs: a test that asks for one waits, while worker processes go on with others.
 
     A process of pytest-xdist runs only some of the tests that it collected, so it runs one job at a time, when a test
-    asks for it. With `together` the caller promises that one process runs the tests of all these jobs.
-
-    Results of earlier sessions come from `cache`, and unless `fresh` is set these jobs do not run.
+    asks for it. With `together` the caller promises that one process runs the tests of all these jobs. Jobs whose
+    results are in `cache`, from earlier sessions, do not run.
 
     It has no thread: a process that one starts reads the environment while tests, by `monkeypatch.setenv`, change it.
     """
@@ -185,57 +172,43 @@ class Outcomes:
         *,
         together: bool | None = None,
         cache: ResultCache | None = None,
-        fresh: bool = False,
     ) -> None:
-        self.jobs = list(jobs)
-        self.cache, self.fresh = cache, fresh
+        self.jobs, self.done, self.cache = jobs, dict(finished), cache
         self.together = "PYTEST_XDIST_WORKER" not in os.environ if together is None else together
-        self.done = dict(finished)
-        self.error: Exception | None = None
         #: The results to come, by level.
         self.begun: dict[str, Generator[JobResult]] = {}
 
-    def select(self, jobs: Sequence[Job]) -> None:
-        """Choose the jobs to run: those of `jobs` that are not done, or, where each process runs a few, none yet."""
-        self.jobs = self._left(jobs) if self.together else []
-
-    def _left(self, jobs: Sequence[Job]) -> list[Job]:
-        """The jobs that are not done, now that results of earlier sessions are."""
-        left = [job for job in jobs if job not in self.done]
-        if self.cache is not None and not self.fresh:
-            cached, left = self.cache.cached(left)
-            self.done.update((result.job, result) for result in cached)
-        return left
-
     def __call__(self, job: Job) -> JobResult:
-        """The result of a job; waits for it. Raises what ended the workers, if it has none."""
+        """The result of a job; waits for it. Raises what ends the workers before it has one."""
         if not self.together:
-            for result in _results(job.level, self._left([job])):
-                self.done[job] = result
-        elif job not in self.done and self.error is None:
-            if job.level not in self.begun:
-                self.begin((job.level,))
-            self._wait(job)
-        if job not in self.done:
-            assert self.error is not None
-            raise self.error
-        if self.cache is not None:
-            self.cache.store(self.done[job])
+            self.jobs, self.begun = [job], {}
+        if job.level not in self.begun:
+            self.begin((job.level,))
+        while job not in self.done:
+            try:
+                result = next(self.begun[job.level])
+            except BaseException:
+                del self.begun[job.level]
+                raise
+            self.done[result.job] = result
         return self.done[job]
 
     def begin(self, levels: Sequence[str]) -> None:
         """Run the jobs of these levels from the first one that a test asks for, one level after the other."""
-        of_levels = (_results(level, [job for job in self.jobs if job.level == level]) for level in levels)
-        self.begun.update(dict.fromkeys(levels, (result for results in of_levels for result in results)))
+        self.begun.update(dict.fromkeys(levels, self._results(levels)))
 
-    def _wait(self, job: Job) -> None:
-        try:
-            for result in self.begun[job.level]:
-                self.done[result.job] = result
-                if result.job == job:
-                    return
-        except Exception as error:
-            self.error = error
+    def _results(self, levels: Sequence[str]) -> Generator[JobResult]:
+        from generator.verify.verification_run import results_at
+
+        for level in levels:
+            left = [job for job in self.jobs if job.level == level and job not in self.done]
+            if self.cache is not None:
+                cached, left = self.cache.cached(left)
+                yield from cached
+            for result in results_at(level, left):
+                if self.cache is not None:
+                    self.cache.store(result)
+                yield result
 
     def close(self) -> None:
         """Cancel the jobs that have not started."""
@@ -243,13 +216,6 @@ class Outcomes:
             results.close()
         if self.cache is not None:
             self.cache.flush()
-
-
-def _results(level: str, jobs: list[Job]) -> Iterator[JobResult]:
-    from generator.verify import static_checks
-    from generator.verify.worker_pool import results, workers_by_default
-
-    return static_checks.run(jobs) if level == "static" else results(level, jobs, workers_by_default())
 
 
 _OUTCOMES: pytest.StashKey[Outcomes] = pytest.StashKey()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import heapq
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -18,7 +18,7 @@ from generator.language.errors import CallError, shown
 from generator.plan.families import families
 from generator.plan.kernels import Family, Kernel
 from generator.verify.coverage import Coverage, CoveringArray, choose
-from generator.verify.jobs import Job
+from generator.verify.jobs import LEVELS, Job
 from generator.verify.launches import CompiledLaunch, launches
 
 #: Seconds of a job, at the compile level of one launch: the means over all families.
@@ -80,76 +80,64 @@ def plan(
     return jobs
 
 
-def within_reach(
-    jobs: Sequence[Job], aside: Collection[Job], families: Sequence[Rendered], coverage: Coverage
-) -> tuple[list[Job], list[CoveringArray]]:
-    """The jobs that `coverage` chooses among those not in `aside`, together with `aside`, in the order of `jobs`.
-
-    Raises `CallError` if it chooses no job of a level that has jobs.
-    """
-    able = [job for job in jobs if job not in aside]
-    chosen, choices = covered(able, families, coverage)
-    for level in dict.fromkeys(job.level for job in able):
-        if not any(job.level == level for job in chosen):
-            every = sum(job.level == level for job in able)
-            message = f"coverage {coverage.word} chooses no job at the {level} level, which has {every}"
-            raise CallError(f"{message}; use a larger share, or 'kernels'")
-    places = {job: index for index, job in enumerate(jobs)}
-    return sorted([*chosen, *aside], key=lambda job: places[replace(job, chosen=())]), choices
-
-
 def covered(
-    jobs: Sequence[Job], families: Sequence[Rendered], coverage: Coverage
+    jobs: Sequence[Job],
+    families: Sequence[Rendered],
+    coverage: Coverage,
+    aside: Collection[Job] = (),
+    levels: Collection[str] = LEVELS,
 ) -> tuple[list[Job], list[CoveringArray]]:
-    """The jobs that `coverage` chooses, level by level, and the choice of each level.
+    """The jobs without those that `coverage` does not choose, and its choice at each of `levels`; `aside` stays.
 
     Each level chooses among kernels, and the compile level among launches of kernels; with the coverage `kernels` that
     level chooses the same kernels as the others, with one launch each. A contract's function is chosen if one of its
-    kernels is.
+    kernels is. Raises `CallError` if no job of a level that has jobs is chosen.
     """
     if coverage.word == "all":
         return list(jobs), []
     kernels = {(family.folder, kernel.name): kernel for family in families for kernel in family.kernels}
-    stay: list[Job] = []
+    able = [job for job in jobs if job not in aside and job.level in levels]
+    chosen = {job: [job] for job in jobs if job in aside or job.level not in levels}
     choices = []
-    for level in dict.fromkeys(job.level for job in jobs):
-        members = [job for job in jobs if job.level == level and not job.contract]
-        offered = [
-            (job, launch) for job in members for launch in _launches(job, kernels[job.folder, job.name], coverage)
-        ]
-        points = [_point(job, launch, kernels[job.folder, job.name], coverage) for job, launch in offered]
+    for level in dict.fromkeys(job.level for job in able):
+        members = [job for job in able if job.level == level]
+        alone = [(job, kernels[job.folder, job.name]) for job in members if not job.contract]
+        offered = [(job, *each) for job, kernel in alone for each in _combinations(job, kernel, coverage)]
         # With `kernels` all levels choose the same kernels, so that costs, which differ by level, are not used.
-        costs = [cost_of_launch(job, launch) if launch else 1.0 for job, launch in offered]
-        choice = choose(points, coverage, costs if coverage.of_launches else None)
-        choices.append(choice)
-        chosen: dict[Job, list[str]] = {}
-        for job, launch in (offered[index] for index in choice.indices):
-            chosen.setdefault(job, []).extend([launch.name] if launch else [])
-        stay += [replace(job, chosen=tuple(chosen[job])) for job in members if job in chosen]
-        contracts = {(job.folder, kernels[job.folder, job.name].variant.contract) for job in chosen}
-        stay += [job for job in jobs if job.level == level and job.contract and (job.folder, job.name) in contracts]
-    return stay, choices
+        costs = [cost for *_, cost in offered] if coverage.of_launches else None
+        choices.append(choose([point for _, _, point, _ in offered], coverage, costs))
+        names: dict[Job, list[str]] = {}
+        for job, launch, *_ in (offered[index] for index in choices[-1].indices):
+            names.setdefault(job, []).extend(launch)
+        if not names:
+            message = f"coverage {coverage.word} chooses no job at the {level} level, which has {len(members)}"
+            raise CallError(f"{message}; use a larger share, or 'kernels'")
+        contracts = {(job.folder, kernel.variant.contract) for job, kernel in alone if job in names}
+        chosen |= {job: [replace(job, chosen=tuple(own))] for job, own in names.items()}
+        chosen |= {job: [job] for job in members if job.contract and (job.folder, job.name) in contracts}
+    return [each for job in jobs for each in chosen.get(job, ())], choices
 
 
-def _point(job: Job, launch: CompiledLaunch | None, kernel: Kernel, coverage: Coverage) -> dict[str, str]:
-    """The axes of a choice with their values: of a kernel, and at the compile level of one of its launches."""
-    point = dict(kernel.variant.words)
-    if launch is not None and job.target is not None:
-        point["target"] = job.target
-        if coverage.of_launches:
-            point |= {"row": launch.row_label, "class": launch.case.name}
-    return point
+def _combinations(
+    job: Job, kernel: Kernel, coverage: Coverage
+) -> Iterator[tuple[tuple[str, ...], dict[str, str], float]]:
+    """What of a kernel to choose among: at the compile level every launch, or the cheapest aligned one.
 
-
-def _launches(job: Job, kernel: Kernel, coverage: Coverage) -> Sequence[CompiledLaunch | None]:
-    """What of a kernel to choose among: at the compile level every launch, or the cheapest aligned one."""
+    Each has the launch's name, if it is one, the values of the axes, and the cost.
+    """
+    words = dict(kernel.variant.words)
     if job.target is None:
-        return (None,)
-    launched = launches(kernel, job.target)
-    if coverage.of_launches or not launched:
-        return launched
-    # A kernel without a configuration that fits has no aligned launch, only those that must not fit.
-    return (min(launched, key=lambda launch: (launch.case.name != "aligned", cost_of_launch(job, launch))),)
+        yield (), words, 1.0
+        return
+    words["target"] = job.target
+    launched = {launch: cost_of_launch(job, launch) for launch in launches(kernel, job.target)}
+    if coverage.of_launches:
+        for launch, cost in launched.items():
+            yield (launch.name,), words | {"row": launch.row_label, "class": launch.case.name}, cost
+    elif launched:
+        # A kernel without a configuration that fits has no aligned launch, only those that must not fit.
+        least = min(launched, key=lambda launch: (launch.case.name != "aligned", launched[launch]))
+        yield (least.name,), words, launched[least]
 
 
 def part(text: str) -> tuple[int, int]:

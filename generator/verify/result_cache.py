@@ -43,13 +43,19 @@ class ResultCache:
     """The results of earlier runs, in a file in a folder; `device` is the GPU's name, or None without a GPU.
 
     By default the folder is in the user's cache folder. A cache that cannot be used is a warning on standard error, and
-    holds nothing; the warning names the caller's `option` for another folder.
+    holds nothing; the warning names the caller's `option` for another folder. A `fresh` one ignores what it holds.
     """
 
     def __init__(
-        self, folder: Path | None, families: Sequence[Rendered], device: str | None, option: str = "--cache"
+        self,
+        folder: Path | None,
+        families: Sequence[Rendered],
+        device: str | None,
+        option: str = "--cache",
+        *,
+        fresh: bool = False,
     ) -> None:
-        self._folder, self._device, self._option = folder, device, option
+        self._folder, self._device, self._option, self._fresh = folder, device, option, fresh
         self._families = {family.folder: family for family in families}
         self._stored: dict[str, str] | None = None
         self._waiting: dict[str, str] = {}
@@ -60,6 +66,8 @@ class ResultCache:
 
     def cached(self, jobs: Sequence[Job]) -> tuple[list[JobResult], list[Job]]:
         """The cached results of `jobs`, and the jobs without one."""
+        if self._fresh:
+            return [], list(jobs)
         results, left, reader = [], [], InputReader()
         if self._stored is None:
             self._stored = {}

@@ -25,7 +25,7 @@ from generator.language.gpus import nearest_target
 from generator.language.targets import TARGETS
 from generator.verify import proof_records, static_checks, worker_pool
 from generator.verify.coverage import Coverage, CoveringArray
-from generator.verify.job_selection import cost, plan, rendered, within_reach
+from generator.verify.job_selection import cost, covered, plan, rendered
 from generator.verify.job_selection import shard as shard_of
 from generator.verify.jobs import LEVELS, WHOLE, Failure, Job, JobResult, JobState
 from generator.verify.level_scope import out_of_reach
@@ -115,12 +115,12 @@ def verify(
         raise CallError(f"jobs: expected a whole number from 1 to {MOST_PROCESSES}, got {shown(jobs)}")
     given = paths_of(families)
     read = rendered(given, folder_of(out), only)
-    planned = _planned(given, read, levels, chosen, _coverage(coverage), only, case, shard, lacking)
+    planned = plan_of(given, read, levels, chosen, _coverage(coverage), only, case, shard, lacking)
     if report is not None:
         report(planned)
-    kept = ResultCache(None if cache is None else Path(cache), read, planned.device)
+    kept = ResultCache(None if cache is None else Path(cache), read, planned.device, fresh=fresh)
     try:
-        done = _run(planned, kept, jobs or workers_by_default(), fresh=fresh, progress=progress, report=report)
+        done = _run(planned, kept, jobs or workers_by_default(), progress=progress, report=report)
     finally:
         kept.flush()
     stopped = len(planned.jobs) - len(done)
@@ -152,34 +152,43 @@ def _coverage(word: str) -> Coverage:
         raise CallError(f"coverage: {error}") from None
 
 
-def _planned(
+def plan_of(
     given: Sequence[Path],
     families: Sequence[Rendered],
     wanted: Sequence[str] | None,
     targets: Sequence[str],
     coverage: Coverage,
-    only: str,
-    case: str | None,
-    part: tuple[int, int],
-    record: str | os.PathLike[str] | None,
+    only: str = "*",
+    case: str | None = None,
+    part: tuple[int, int] = (1, 1),
+    record: str | os.PathLike[str] | None = None,
+    *,
+    plugin: bool = False,
 ) -> VerificationPlan:
+    """What a call proves of `families`, which are those of the paths `given`; the other parameters as in `verify`.
+
+    The level compile of pytest's `plugin` is one of the default levels, and the only one at which `coverage` chooses:
+    all else takes seconds a kernel. Raises `CallError`.
+    """
+    front = "--gemm-" if plugin else "--"
     # The query imports torch, which takes seconds.
-    device = gpu() if wanted is None or "gpu" in wanted else None
-    asked = wanted or default_levels(device)
+    device = gpu() if not wanted or "gpu" in wanted else None
+    asked = wanted or (*default_levels(device), *["compile"] * plugin)
     levels = [level for level in LEVELS if level in asked]
     if "gpu" in levels and device is None:
-        raise CallError(f"--level gpu: torch sees no GPU here; levels that run anywhere: {', '.join(LEVELS[:-1])}")
+        anywhere = ", ".join(LEVELS[:-1])
+        raise CallError(f"{front}level gpu: torch sees no GPU here; levels that run anywhere: {anywhere}")
     if "interpret" in levels and importlib.util.find_spec("numpy") is None:
         raise lacks("verify --level interpret", "numpy", "verify")
     if targets and "compile" not in levels:
-        raise CallError("--target goes with --level compile")
+        raise CallError(f"{front}target goes with {front}level compile")
     if case is not None and all(level in WHOLE for level in levels):
         raise CallError(f"--case {case!r} matches no case: the level {levels[0]} proves a kernel as a whole")
     jobs = plan(families, levels, only, case, targets)
     _refuse_idle(jobs, only, wanted or (), given)
     # Computed for the whole run: every shard then agrees on what a level leaves out.
     aside = out_of_reach(jobs, families, architecture() if "gpu" in levels else None)
-    chosen, choices = within_reach(jobs, aside, families, coverage)
+    chosen, choices = covered(jobs, families, coverage, aside, ("compile",) if plugin else LEVELS)
     # Of each part what is lacking: parts that are recorded in turn stay the same.
     mine = shard_of(chosen, *part, cost)
     left = mine if record is None else _lacking(mine, aside, families, Path(record), device)
@@ -233,7 +242,6 @@ def _run(
     cache: ResultCache,
     workers: int,
     *,
-    fresh: bool,
     progress: bool,
     report: Callable[[JobResult], object] | None,
 ) -> list[JobResult]:
@@ -242,11 +250,8 @@ def _run(
     A run that is stopped has the results of the jobs that are done.
     """
     jobs, aside, tell = planned.jobs, planned.out_of_reach, report or (lambda result: None)
-    done = [aside[job] for job in jobs if job in aside]
-    left = [job for job in jobs if job not in aside]
-    if not fresh:
-        cached, left = cache.cached(left)
-        done += cached
+    cached, left = cache.cached([job for job in jobs if job not in aside])
+    done = [*(aside[job] for job in jobs if job in aside), *cached]
     for result in done:
         tell(result)
     order = {job: index for index, job in enumerate(jobs)}
@@ -270,14 +275,19 @@ def _outcomes(jobs: Sequence[Job], workers: int, progress: bool) -> Iterator[Job
     """The results of the jobs as they come, level by level; `progress` shows a bar on a terminal."""
     for level in LEVELS:
         at_level = [job for job in jobs if job.level == level]
-        if at_level:
-            ran: Iterable[JobResult]
-            ran = static_checks.run(at_level) if level == "static" else worker_pool.results(level, at_level, workers)
-            if progress and sys.stderr is not None and sys.stderr.isatty():
-                from tqdm import tqdm
+        ran: Iterable[JobResult] = results_at(level, at_level, workers)
+        if at_level and progress and sys.stderr is not None and sys.stderr.isatty():
+            from tqdm import tqdm
 
-                ran = tqdm(ran, total=len(at_level), desc=level, unit="kernel")
-            yield from ran
+            ran = tqdm(ran, total=len(at_level), desc=level, unit="kernel")
+        yield from ran
+
+
+def results_at(level: str, jobs: Sequence[Job], workers: int | None = None) -> Iterator[JobResult]:
+    """The results of jobs of one level, as they come."""
+    if level == "static":
+        return static_checks.run(jobs)
+    return worker_pool.results(level, jobs, workers or workers_by_default())
 
 
 @contextlib.contextmanager

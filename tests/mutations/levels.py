@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from generator.emit.manifest_reader import read
-from generator.verify import static_checks, worker_pool
 from generator.verify.cases import smallest_row
-from generator.verify.jobs import LEVELS, Failure, Job, JobResult
-from generator.verify.verification_run import gpu
-from generator.verify.worker_pool import workers_by_default
+from generator.verify.jobs import LEVELS, Failure, Job
+from generator.verify.verification_run import gpu, results_at
 
 from .catalogue import Mutation
 from .tool import plant
@@ -70,15 +68,10 @@ def fates(mutations: Sequence[Mutation], folder: Path) -> Iterator[tuple[Mutatio
         if level == "gpu" and device is None:
             continue
         jobs = {job(mutation, at, level): mutation for mutation, at in planted.items()}
-        for result in results(level, [work for work in jobs if work is not None]):
+        for result in results_at(level, [work for work in jobs if work is not None]):
             if result.failures:
                 mutation = jobs[result.job]
                 del planted[mutation]
                 yield mutation, Fate(level, result.failures)
     for mutation in planted:
         yield mutation, Fate(None)
-
-
-def results(level: str, jobs: Sequence[Job]) -> Iterator[JobResult]:
-    """The result of each job of one level."""
-    return static_checks.run(jobs) if level == "static" else worker_pool.results(level, jobs, workers_by_default())

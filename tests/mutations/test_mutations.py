@@ -84,7 +84,7 @@ def interpreted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, JobResult
         job = levels.job(mutation, plant(mutation, tmp_path_factory.mktemp("planted")), "interpret")
         assert job is not None
         jobs[replace(job, case=case)] = name
-    return {jobs[result.job]: result for result in levels.results("interpret", [*jobs])}
+    return {jobs[result.job]: result for result in levels.results_at("interpret", [*jobs])}
 
 
 @pytest.mark.parametrize(("name", "words"), [(name, words) for name, _, words in MESSAGES])
@@ -101,7 +101,7 @@ def launches() -> list[Job]:
 
 @pytest.mark.mutations
 def test_the_compile_level_passes_the_kernels_as_they_are() -> None:
-    for result in levels.results("compile", launches()):
+    for result in levels.results_at("compile", launches()):
         assert result.state is JobState.PASSED, result
         assert result.cases == len(result.job.chosen)
 
