@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -41,10 +41,6 @@ class ProofRecord:
     #: The device and versions, without dates and paths.
     place: dict[str, str]
     proved: dict[Subject, dict[str, Figures]]
-
-    def cases(self, subject: Subject, label: str) -> int:
-        """The number of a kernel's cases that passed at a level."""
-        return int(self.proved.get(subject, {}).get(label, {}).get("cases", 0))
 
 
 _FIGURES = {
@@ -99,37 +95,10 @@ def current(families: Iterable[Rendered]) -> set[Subject]:
     return subjects
 
 
-def _subject(result: JobResult) -> Subject:
-    assert result.subject is not None, result.job
-    return result.subject
-
-
-def _record(recorded: Iterable[JobResult]) -> ProofRecord:
-    record = ProofRecord({}, {})
-    for result in recorded:
-        fresh = {key: value for key, value in result.place if record.place.get(key) in (None, "interpreter")}
-        record.place.update(fresh)
-        record.proved.setdefault(_subject(result), {})[result.job.label] = _figures(result)
-    return record
-
-
-def _recorded(results: Iterable[JobResult]) -> list[JobResult]:
-    """The results to record, one per subject and level: kernels without failures, from runs without --case."""
-    unique: dict[tuple[Subject, str], JobResult] = {}
-    for result in results:
-        job = result.job
-        if result.failures or not result.cases or job.contract or job.level == "static" or job.case is not None:
-            continue
-        key = (_subject(result), job.label)
-        # Two families may contain the same kernel.
-        if not (key in unique and _fewer(result, unique[key].cases)):
-            unique[key] = result
-    return list(unique.values())
-
-
-def _fewer(result: JobResult, cases: int) -> bool:
-    """Whether a partial result has fewer than `cases` cases, so that it must not replace that record."""
-    return result.partial and result.cases < cases
+def _recordable(result: JobResult) -> bool:
+    """Whether a result is one of a kernel without failures, from a run without --case."""
+    job = result.job
+    return bool(result.cases) and not (result.failures or job.contract or job.level == "static" or job.case is not None)
 
 
 def _figures(result: JobResult) -> Figures:
@@ -160,31 +129,41 @@ def write(path: Path, results: Sequence[JobResult]) -> list[str]:
     about results that are not recorded. Raises `CallError` if the record is of another machine, and `FileError` if the
     file cannot be written.
     """
-    messages: list[str] = []
+    fuller: dict[str, list[tuple[JobResult, int]]] = {}
 
     def joined() -> str:
-        recorded = _recorded(results)
-        record, before = _record(recorded), read(path) if path.exists() else ProofRecord({}, {})
-        require_same_machine(path, before, record.place)
-        fuller = [result for result in recorded if _fewer(result, before.cases(_subject(result), result.job.label))]
-        for result in fuller:
-            del record.proved[_subject(result)][result.job.label]
-        messages[:] = [
-            f"{path}: the {label} {f'records of {count} kernels stay' if others else 'record of 1 kernel stays'}, with "
-            f"more cases than this run: {first.job.name} ({before.cases(_subject(first), label)} cases, here "
-            f"{first.cases}){others}"
-            for label, first, count, others in _by_level(fuller)
-        ]
-        machine_of = before.place | record.place | _machine(before.place)
-        return text_of(ProofRecord(machine_of, _joined(before.proved, record.proved)), path)
+        before = read(path) if path.exists() else ProofRecord({}, {})
+        place: dict[str, str] = {}
+        unique: dict[tuple[Subject, str], JobResult] = {}
+        for result in filter(_recordable, results):
+            assert result.subject is not None, result.job
+            place |= {key: value for key, value in result.place if place.get(key) in (None, "interpreter")}
+            key = result.subject, result.job.label
+            # Two families may contain the same kernel.
+            if not (key in unique and result.partial and result.cases < unique[key].cases):
+                unique[key] = result
+        fuller.clear()
+        proved: dict[Subject, dict[str, Figures]] = {}
+        for (subject, label), result in unique.items():
+            recorded = before.proved.get(subject, {}).get(label, {}).get("cases", 0)
+            if result.partial and result.cases < recorded:
+                fuller.setdefault(label, []).append((result, recorded))
+            else:
+                proved.setdefault(subject, {})[label] = _figures(result)
+        require_same_machine(path, before, place)
+        return text_of(ProofRecord(before.place | place | _machine(before.place), _joined(before.proved, proved)), path)
 
     update(path, joined)
+    messages = []
+    for label, members in fuller.items():
+        stay = "record of 1 kernel stays" if len(members) == 1 else f"records of {len(members)} kernels stay"
+        first, cases = members[0]
+        what = f"{path}: the {label} {stay}, with more cases than this run: {first.job.name}"
+        messages.append(f"{what} ({cases} cases, here {first.cases}){', and others' * (len(members) > 1)}")
     none = [each for each in results if each.state is JobState.NOT_PROVED and not each.cases and not each.job.contract]
-    messages += [
-        f"{path}: {label} of {counted(count, 'kernel')} is not recorded, since no case is proved: "
-        f"{first.job.name}{others}"
-        for label, first, count, others in _by_level(none)
-    ]
+    for label, open_ in by_label(none).items():
+        what = f"{path}: {label} of {counted(len(open_), 'kernel')} is not recorded, since no case is proved"
+        messages.append(f"{what}: {open_[0].job.name}{', and others' * (len(open_) > 1)}")
     if any(result.job.case is not None for result in results):
         messages.append(f"{path}: no result is recorded, because --case runs only some of the cases")
     return messages
@@ -218,12 +197,6 @@ def _joined(
     """The levels of both for each subject; where both have a level, that of `fresh`."""
     # Of equal subjects that of `fresh`, which knows the code without its configurations.
     return {subject: before.get(subject, {}) | fresh.get(subject, {}) for subject in {**fresh, **before}}
-
-
-def _by_level(results: Iterable[JobResult]) -> Iterator[tuple[str, JobResult, int, str]]:
-    """The results of each level and target: its label, the first one, how many, and words for the others."""
-    for label, (first, *others) in by_label(results).items():
-        yield label, first, 1 + len(others), ", and others" if others else ""
 
 
 def complete(figures: Figures) -> bool:

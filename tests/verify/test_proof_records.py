@@ -87,8 +87,8 @@ def test_more_cases_and_whole_runs_take_the_place_of_fewer(path):
         ([some, compiled("one")], 3),
     ):
         assert write(path, results) == []
-        assert read(path).cases(subject("one", host=False), "compile sm90") == cases
-    assert read(path).cases(subject("one", host=False), "compile sm80") == 1
+        assert read(path).proved[subject("one", host=False)]["compile sm90"]["cases"] == cases
+    assert read(path).proved[subject("one", host=False)]["compile sm80"]["cases"] == 1
 
 
 def test_what_had_no_memory_leaves_what_had(path):
@@ -96,12 +96,12 @@ def test_what_had_no_memory_leaves_what_had(path):
     less = replace(interpreted("one"), cases=4, not_proved=(("huge-c", "no memory"),))
     (line,) = write(path, [less])
     assert "the interpret record of 1 kernel stays, with more cases than this run" in line
-    assert read(path).cases(subject("one"), "interpret") == 5
+    assert read(path).proved[subject("one")]["interpret"]["cases"] == 5
     # What is not understood any more counts as what is found now.
     bounds = replace(interpreted("one"), job=replace(less.job, level="bounds"))
     write(path, [bounds])
     assert write(path, [replace(bounds, cases=4, not_proved=less.not_proved)]) == []
-    assert read(path).cases(subject("one"), "bounds") == 4
+    assert read(path).proved[subject("one")]["bounds"]["cases"] == 4
 
 
 def test_cases_chosen_by_name_are_not_recorded_and_that_is_said(path):
@@ -128,7 +128,7 @@ def test_a_run_over_all_kernels_keeps_what_was_proved_besides_of_those_that_are_
     renew(old, new)
     found = read(old)
     assert found.proved.keys() == {subject("one"), subject("one", host=False), subject("two")}
-    assert found.cases(subject("one"), "interpret") == 7
+    assert found.proved[subject("one")]["interpret"]["cases"] == 7
 
 
 def test_a_run_over_all_kernels_replaces_what_was_proved_by_other_versions(tmp_path):
@@ -164,7 +164,7 @@ def test_what_was_compiled_stands_beside_other_code_of_the_host(path, tmp_path):
     # Two families may have one kernel with two launchers: what ran of each stands in the same line.
     write(path, [replace(interpreted("one"), subject=other, cases=6)])
     assert len(path.read_text().splitlines()) == 6
-    assert [read(path).cases(each, "interpret") for each in (subject("one"), other)] == [5, 6]
+    assert [read(path).proved[each]["interpret"]["cases"] for each in (subject("one"), other)] == [5, 6]
     fresh = tmp_path / "fresh.json"
     write(fresh, [replace(interpreted("one"), subject=other, cases=7)])
     renew(path, fresh)
