@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import ast
-import hashlib
 import io
 import sys
 import tokenize
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from generator.emit.file_digests import unformatted_digest
 from generator.emit.kernel_names import ROLES, by_role
+from generator.emit.manifest_reader import Rendered
 from generator.emit.render import stated_and_actual_digest
 from generator.files.reading import FileError, read_bytes, with_unix_lines
+from generator.plan.claims import waits
+from generator.plan.kernels import Kernel
 from generator.verify.jobs import Failure
+from generator.verify.manifest_configurations import tables
 
 #: The packages that a rendered file may import besides Python's standard library.
 _PACKAGES = frozenset({"torch", "triton"})
@@ -35,21 +37,6 @@ _REFUSED = "no character is hidden or reorders a line"
 
 
 @dataclass(frozen=True)
-class Listed:
-    """What the manifest lists for a file; an empty text, where it does not."""
-
-    #: sha256 of the whole text.
-    whole: str = ""
-    #: For a kernel, sha256 of the text below the line with the digest, and the tables by name.
-    body: str | None = None
-    tables: Mapping[str, str] = field(default_factory=dict, hash=False)
-    #: For a kernel, whether a step must wait for its product.
-    waits: bool = False
-    #: The digest of the text without its layout.
-    unformatted: str = ""
-
-
-@dataclass(frozen=True)
 class Text:
     """What is wrong with the text of a file, and whether it is Python."""
 
@@ -59,8 +46,8 @@ class Text:
     rendered: bool = False
 
 
-def check(file: Path, listed: Listed | None = None) -> Text:
-    """What is wrong with a file, whose entry in the manifest is `listed`; None if there is no manifest."""
+def check(file: Path, family: Rendered | None = None) -> Text:
+    """What is wrong with a file of `family`, which its manifest lists; None if there is no manifest."""
     try:
         data = with_unix_lines(read_bytes(file))
     except FileNotFoundError:
@@ -73,16 +60,16 @@ def check(file: Path, listed: Listed | None = None) -> Text:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         return Text((Failure("encoding", "the file is UTF-8 text", f"line {line} is not UTF-8"),))
-    failures = tuple(Failure(*words) for words in _failures(file.name, data, text, listed))
+    failures = tuple(Failure(*words) for words in _failures(file, data, text, family))
     stated, actual = stated_and_actual_digest(text)
     return Text(failures, parsed=not any(failure.case == "parse" for failure in failures), rendered=stated == actual)
 
 
-def _failures(name: str, data: bytes, text: str, listed: Listed | None) -> Iterator[tuple[str, str, str]]:
+def _failures(file: Path, data: bytes, text: str, family: Rendered | None) -> Iterator[tuple[str, str, str]]:
+    kernel = None if family is None else family.by_name.get(file.stem)
     yield from _hidden(text)
-    edited = [*_edited(data, text, listed)]
-    if edited and not (listed is not None and listed.unformatted == unformatted_digest(text)):
-        yield from edited
+    if family is None or not family.recorded.has(file.relative_to(family.folder).as_posix(), text):
+        yield from _edited(text, family, kernel)
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -91,26 +78,25 @@ def _failures(name: str, data: bytes, text: str, listed: Listed | None) -> Itera
     yield from _encoding(data)
     if not text.isascii():
         yield from _not_ascii(text, tree)
-    others = sorted(_imports(tree) - _PACKAGES - _STANDARD - _MORE.get(name, set()))
+    others = sorted(_imports(tree) - _PACKAGES - _STANDARD - _MORE.get(file.name, set()))
     if others:
         yield "imports", "the file needs only torch, triton and Python", f"it imports {', '.join(others)}"
-    if listed is not None and listed.tables:
-        yield from _tables(tree, listed.tables)
-    if listed is not None and listed.body is not None:
+    if family is not None and kernel is not None:
+        yield from _tables(tree, tables(kernel, alone=family.package == "files"))
         yield from unread(tree)
-        yield from not_waited(tree) if listed.waits else ()
+        yield from not_waited(tree) if waits(kernel.variant) else ()
 
 
-def _edited(data: bytes, text: str, listed: Listed | None) -> Iterator[tuple[str, str, str]]:
-    """A failure if the text is not as it was rendered, which its own digest and those of the manifest show."""
+def _edited(text: str, family: Rendered | None, kernel: Kernel | None) -> Iterator[tuple[str, str, str]]:
+    """A failure if the text is not as it was rendered: what its own digest shows, or else those of the manifest."""
     stated, actual = stated_and_actual_digest(text)
     if stated is None:
         yield "digest", _RENDERED, "it does not state the digest of its text, as every rendered file does"
     elif stated != actual:
         yield "digest", _RENDERED, f"the text below the digest that the file states {_EDITED}"
-    elif listed is not None and listed.body is not None and actual != listed.body:
+    elif family is not None and kernel is not None and actual != family.digests[kernel.name]:
         yield "manifest", _LISTED, f"it does not list this text, which, with its digest, {_EDITED}"
-    elif listed is not None and hashlib.sha256(data).hexdigest() != listed.whole:
+    elif family is not None:
         yield "manifest", _LISTED, f"a line above its digest, or the digest itself, {_EDITED}"
 
 
@@ -163,7 +149,7 @@ def _imports(tree: ast.Module) -> set[str]:
     return modules
 
 
-def _tables(tree: ast.Module, listed: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+def _tables(tree: ast.Module, listed: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
     """A failure for each table of the file that differs from the manifest."""
     assigned = {
         target.id: node.value
@@ -174,8 +160,8 @@ def _tables(tree: ast.Module, listed: Mapping[str, str]) -> Iterator[tuple[str, 
     }
     for name, table in listed.items():
         text = ast.unparse(assigned[name]) if name in assigned else None
-        if text != table:
-            yield "manifest", "the file's tables match the manifest", f"{name} is {text}, not {table}"
+        if text != repr(table):
+            yield "manifest", "the file's tables match the manifest", f"{name} is {text}, not {table!r}"
 
 
 def unread(tree: ast.Module) -> Iterator[tuple[str, str, str]]:

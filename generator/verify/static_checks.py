@@ -15,13 +15,10 @@ from tempfile import TemporaryDirectory
 
 from generator.emit.manifest_reader import Rendered, remembered
 from generator.language.errors import CallError
-from generator.plan.claims import waits
-from generator.plan.kernels import Kernel
 from generator.verify import folder_files, rendered_text
 from generator.verify.job_inputs import InputReader, with_inputs
 from generator.verify.jobs import Failure, Job, JobResult
-from generator.verify.manifest_configurations import tables
-from generator.verify.rendered_text import Listed, Text
+from generator.verify.rendered_text import Text
 
 _LINE = "120"
 
@@ -39,14 +36,9 @@ def run(jobs: Sequence[Job]) -> Iterator[JobResult]:
     for folder, members in folders.items():
         family = remembered(folder)
         inputs = [before.of(job, family) for job in members]
-        names, unformatted = family.own_modules, family.recorded.unformatted
-        listed = {
-            **{folder / name: Listed(family.files[name], unformatted=unformatted.get(name, "")) for name in names},
-            **{job.file: _listed(family, family.by_name[job.name]) for job in members},
-        }
-        failures_of = dict(check(listed.items()))
+        failures_of = check([*(folder / name for name in family.own_modules), *(job.file for job in members)], family)
         others = list(folder_files.failures(family))
-        for name in names:
+        for name in family.own_modules:
             others += [replace(failure, case=f"{name} {failure.case}") for failure in failures_of[folder / name]]
         for job, own in zip(members, inputs, strict=True):
             result = JobResult(job, cases=1, failures=(*failures_of[job.file], *others))
@@ -54,23 +46,18 @@ def run(jobs: Sequence[Job]) -> Iterator[JobResult]:
             yield with_inputs(result, own, after.of(job, family))
 
 
-def _listed(family: Rendered, kernel: Kernel) -> Listed:
-    text = {name: repr(table) for name, table in tables(kernel, alone=family.package == "files").items()}
-    file = f"{kernel.name}.py"
-    unformatted = family.recorded.unformatted.get(file, "")
-    return Listed(family.files[file], family.digests[kernel.name], text, waits(kernel.variant), unformatted)
-
-
-def check(files: Iterable[tuple[Path, Listed | None]]) -> Iterator[tuple[Path, list[Failure]]]:
-    """Each file and its failures, in order; the manifest's entry is None for a file without a manifest.
+def check(files: Iterable[Path], family: Rendered | None = None) -> dict[Path, list[Failure]]:
+    """The failures of each file, which is one of `family` that its manifest lists; None if there is no manifest.
 
     Raises `CallError` if ruff is not installed.
     """
-    for folder, members in groupby(files, key=lambda entry: entry[0].parent):
-        yield from _with_ruff(folder, [(file, rendered_text.check(file, listed)) for file, listed in members])
+    failures: dict[Path, list[Failure]] = {}
+    for folder, members in groupby(files, key=lambda file: file.parent):
+        failures |= _with_ruff(folder, [(file, rendered_text.check(file, family)) for file in members])
+    return failures
 
 
-def _with_ruff(folder: Path, own: Sequence[tuple[Path, Text]]) -> Iterator[tuple[Path, list[Failure]]]:
+def _with_ruff(folder: Path, own: Sequence[tuple[Path, Text]]) -> dict[Path, list[Failure]]:
     """The files of a folder with the failures of their texts, and with what ruff finds in those that are Python."""
     message = f"`ruff format --line-length {_LINE}` would change it"
     parsed = [file.name for file, text in own if text.parsed]
@@ -81,11 +68,11 @@ def _with_ruff(folder: Path, own: Sequence[tuple[Path, Text]]) -> Iterator[tuple
     # A diff, since the output of --check differs between versions of ruff.
     lines = _ruff(folder, parsed, "format", "--diff", "--line-length", _LINE).splitlines()
     unformatted = {line[4:] for line, next_ in pairwise(lines) if line[:4] == "--- " and next_[:4] == "+++ "}
-    for file, text in own:
-        failures = [*text.failures, *lint[file.name]]
-        if text.rendered and file.name in unformatted:
-            failures.append(Failure("format", "the template emits finished formatting", message))
-        yield file, failures
+    changed = Failure("format", "the template emits finished formatting", message)
+    return {
+        file: [*text.failures, *lint[file.name], *[changed] * (text.rendered and file.name in unformatted)]
+        for file, text in own
+    }
 
 
 def _ruff(folder: Path, names: Sequence[str], *arguments: str) -> str:
