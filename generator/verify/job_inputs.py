@@ -12,7 +12,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distributions, version
@@ -48,7 +48,8 @@ class InputReader:
 
     def __init__(self) -> None:
         self._files: dict[Path, tuple[str | None, tuple[int, ...]]] = {}
-        self._shared: dict[tuple[Path, bool], JobInputs] = {}
+        #: What jobs of a folder, at the level static or another, read of its manifest; None as for `JobInputs.digest`.
+        self._manifests: dict[tuple[Path, bool], str | None] = {}
 
     def of(self, job: Job, family: Rendered) -> JobInputs:
         """The inputs of a job: this package, the versions of others, the job, the manifest, and the family's files.
@@ -57,22 +58,15 @@ class InputReader:
         these kernels, and all that are no kernel's, such as `_runtime`.
         """
         static = job.level == "static"
-        if (family.folder, static) not in self._shared:
-            names = family.own_names
-            entries = family.contents if static else None
-            shared = self._inputs([entries, names], [family.folder / name for name in names])
-            digest = "" if folder_files.unlisted(family, compiled=static) else shared.digest
-            self._shared[family.folder, static] = replace(shared, digest=digest)
-        shared = self._shared[family.folder, static]
+        of = family.folder, static
+        if of not in self._manifests:
+            entries = _digest(family.contents) if static else ""
+            self._manifests[of] = None if folder_files.unlisted(family, compiled=static) else entries
         kernels = family.contracts[job.name] if job.contract else (family.by_name[job.name],)
-        read = [*_environment(job.level), repr(replace(job, folder=Path())), repr(kernels), shared.digest]
-        own = self._inputs(read, [family.file(kernel.name) for kernel in kernels])
-        return JobInputs(own.digest if shared.digest else "", own.times + shared.times)
-
-    def _inputs(self, read: Sequence[object], paths: Sequence[Path]) -> JobInputs:
-        files = [self._file(path) for path in paths]
-        text = json.dumps([*read, [digest for digest, _ in files]])
-        return JobInputs(hashlib.sha256(text.encode()).hexdigest(), tuple(times for _, times in files))
+        names = [f"{kernel.name}.py" for kernel in kernels] + family.own_names
+        digests, times = zip(*(self._file(family.folder / name) for name in names), strict=True)
+        read = [repr(replace(job, folder=Path())), repr(kernels), self._manifests[of], names, digests]
+        return JobInputs("" if self._manifests[of] is None else _digest([*_environment(job.level), *read]), times)
 
     def _file(self, path: Path) -> tuple[str | None, tuple[int, ...]]:
         """The digest of a file, None where there is none, and what changes whenever the file does."""
@@ -85,6 +79,10 @@ class InputReader:
             except (OSError, FileError) as error:
                 self._files[path] = None if isinstance(error, FileNotFoundError) else str(error), ()
         return self._files[path]
+
+
+def _digest(read: object) -> str:
+    return hashlib.sha256(json.dumps(read).encode()).hexdigest()
 
 
 def run_with_inputs(job: Job, run: Callable[[Job], JobResult]) -> JobResult:
