@@ -18,7 +18,7 @@ The levels interpret and gpu:
 
     worker           one job in a worker: every case, every refusal, the candidates of the autotuner (`offered_rows`)
     cases            the calls of a kernel, or of a function, each with its reason; `case_sizes` are the supported sizes
-    refusals         calls that a launcher must reject: wrong operands, or what a kernel lacks (`invalid_calls`)
+    refusals         calls that a launcher must reject: wrong operands, or what a kernel lacks
     execute          one case on the interpreter or a GPU, and all checks after it, `tile_order` among them
     case_setup       a case's operands, in buffers with poisoned margins; `generator.problem` draws their values,
                      computes the float64 result from the spec with a bound on the errors of any kernel, and compares

@@ -20,12 +20,11 @@ from generator.verify.case_sizes import Case, leading_extents
 from generator.verify.cases import cases, contract_cases, smallest_row
 from generator.verify.execute import Gpu, Interpreter, Machine, Outcome, describe, run_case
 from generator.verify.gpu import versions
-from generator.verify.invalid_calls import Refusal
 from generator.verify.jobs import Failure, Job, JobResult
 from generator.verify.level_scope import why_not, why_not_run
 from generator.verify.manifest_configurations import label_of
 from generator.verify.offered_rows import tuner_fault
-from generator.verify.refusals import refusals, right_call, right_case
+from generator.verify.refusals import Refusal, refusals, right_call, right_case
 
 
 def run(job: Job, lock: contextlib.AbstractContextManager[object]) -> JobResult:
@@ -179,8 +178,7 @@ class _Work:
     def refused(self, module: ModuleType, kernel: Kernel, case: Case, refusal: Refusal) -> str | None:
         """What is wrong with how a wrong call was answered, or None."""
         setup = prepare(kernel, case, self.machine.device)
-        call = right_call(setup, case)
-        refusal.spoil(call)
+        call = refusal.spoilt(right_call(setup, case))
         spoilt = {name: call.get(name) for name in setup.outputs}
         try:
             # `running` lets nothing be written: the refusal comes before the launch.
@@ -210,10 +208,10 @@ class _Work:
         before = module.CALL.refusal(**call)
         if before is not None:
             return f"refusal() turns a right call down: {before}"
-        refusal.spoil(call)
-        call.pop("config", None)
+        wrong = refusal.spoilt(call)
+        wrong.pop("config", None)
         with refusal.under():
-            reason = module.CALL.refusal(**call)
+            reason = module.CALL.refusal(**wrong)
         return None if isinstance(reason, str) else f"gemm refuses the operands, and refusal() returns {reason!r}"
 
 
