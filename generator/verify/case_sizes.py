@@ -77,6 +77,8 @@ class Fit:
 
     variant: Variant
     tile: Tile
+    #: The configuration's index, which its cases name; None leaves the choice to the launcher.
+    row: int | None = None
 
     @property
     def unit(self) -> tuple[int, int, int]:
@@ -89,6 +91,10 @@ class Fit:
         if not self.variant.traits.tiled:
             return 3, 5, 2
         return _prime(self.tile.m), _prime(self.tile.n), _prime(self.tile.k)
+
+    def case(self, name: str, reason: str, m: int, n: int, k: int, **rest: Any) -> Case:
+        """A call of the nearest supported sizes with this configuration."""
+        return Case(name, reason, self(m, n, k), self.row, **rest)
 
     def __call__(self, m: int, n: int, k: int) -> tuple[int, int, int]:
         """The nearest supported sizes that are not smaller; K is limited where one tile must hold it.

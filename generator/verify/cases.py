@@ -26,9 +26,9 @@ def cases(kernel: Kernel, *, hardware: bool) -> tuple[Case, ...]:
     seen = {_interpreted(kernel.tiles[smallest])}
     for row, tile in enumerate(kernel.tiles):
         if row != smallest and (hardware or _interpreted(tile) not in seen):
-            cases_of += distinct(_other(Fit(kernel.variant, tile), row))
+            cases_of += distinct(_other(Fit(kernel.variant, tile, row)))
         seen.add(_interpreted(tile))
-        cases_of += _overlapping(Fit(kernel.variant, tile), row) if hardware else ()
+        cases_of += _overlapping(Fit(kernel.variant, tile, row)) if hardware else ()
     return tuple(cases_of)
 
 
@@ -55,33 +55,26 @@ def distinct(given: Iterator[Case]) -> Iterator[Case]:
 
 
 def _full(kernel: Kernel, row: int, *, hardware: bool) -> Iterator[Case]:
-    fit = Fit(kernel.variant, kernel.tiles[row])
-    yield from _sizes(fit, row)
-    yield from _layouts(fit, row)
-    yield from _orders(fit, row)
-    yield from _contents(fit, row)
-    yield from _large(fit, row)
+    fit = Fit(kernel.variant, kernel.tiles[row], row)
+    for some in (_sizes, _layouts, _orders, _contents, _large):
+        yield from some(fit)
     if kernel.variant.batch == "strided":
-        yield from _batches(fit, row)
+        yield from _batches(fit)
     if kernel.variant.products.divided:
-        yield from _groups(fit, row, _MANY_GROUPS[hardware])
+        yield from _groups(fit, _MANY_GROUPS[hardware])
     if hardware or kernel.select != "autotune":
-        deepest = max(kernel.tiles, key=lambda tile: tile.k) if not kernel.variant.traits.looped else fit.tile
-        fit = Fit(kernel.variant, deepest)
+        if not kernel.variant.traits.looped:
+            fit = replace(fit, tile=max(kernel.tiles, key=lambda tile: tile.k))
         m, n, k = fit.unit
-        small = fit(m + 1, n + 1, 2 * k + 1)
-        yield Case("plain", "a plain call, without config and out", small, None, given_out=False, repeat=True)
+        plain = fit.case("plain", "a plain call, without config and out", m + 1, n + 1, 2 * k + 1)
+        yield replace(plain, row=None, given_out=False, repeat=True)
     if hardware and any(operand.shape == SCALAR for operand in kernel.variant.epilogue.operands):
         reason = "a scalar is a tensor on the CPU"
-        yield Case("scalar-elsewhere", reason, fit(*fit.primes), row, scalar_tensor=True, scalar_elsewhere=True)
+        yield fit.case("scalar-elsewhere", reason, *fit.primes, scalar_tensor=True, scalar_elsewhere=True)
 
 
-def _sizes(fit: Fit, row: int) -> Iterator[Case]:
-    m, n, k = fit.unit
-
-    def case(name: str, reason: str, *sizes: int, repeat: bool = False) -> Case:
-        return Case(name, reason, fit(*sizes), row, repeat=repeat)
-
+def _sizes(fit: Fit) -> Iterator[Case]:
+    (m, n, k), case = fit.unit, fit.case
     yield case("empty-m", "M = 0: nothing to compute, nothing to launch", 0, n, k)
     yield case("empty-n", "N = 0: nothing to compute, nothing to launch", m, 0, k)
     yield case("empty-k", "K = 0: the result is the epilogue of 0", *fit.primes[:2], 0)
@@ -134,7 +127,7 @@ def _blocks(fit: Fit) -> tuple[int, int, int]:
 _WIDE, _SIDE, _STEPS = 66, 16, 38
 
 
-def _overlapping(fit: Fit, row: int) -> Iterator[Case]:
+def _overlapping(fit: Fit) -> Iterator[Case]:
     """A call whose programs all run at once, for so long that copies, conversions and products of steps overlap."""
     v, (m, n, k) = fit.variant, fit.unit
     if not (v.traits.tiled and v.traits.looped) or v.products.divided or v.batch != "none":
@@ -143,12 +136,11 @@ def _overlapping(fit: Fit, row: int) -> Iterator[Case]:
     steps = max(_STEPS, parts * _STEPS // 4)
     reason = "a tile for each multiprocessor, and many steps along K, which overlap"
     sizes = (_SIDE * n - n // 2,) * 2 if v.symmetric else (m + m // 2, _WIDE * n)
-    yield Case(f"row{row}-overlapping", f"configuration {row}: {reason}", fit(*sizes, steps * k), row)
+    yield fit.case(f"row{fit.row}-overlapping", f"configuration {fit.row}: {reason}", *sizes, steps * k)
 
 
-def _layouts(fit: Fit, row: int) -> Iterator[Case]:
-    sizes = fit(*fit.primes)
-    base = Case("padded", "leading dimensions longer than the matrix needs", sizes, row, padded=True)
+def _layouts(fit: Fit) -> Iterator[Case]:
+    base = fit.case("padded", "leading dimensions longer than the matrix needs", *fit.primes, padded=True)
     yield base
     if not fit.variant.loading.descriptors:
         yield base.but("unaligned", "addresses and strides without any alignment", unaligned=True, padded=True)
@@ -159,7 +151,7 @@ def _layouts(fit: Fit, row: int) -> Iterator[Case]:
     yield base.but("made-out", "the launcher allocates the result's tensor", given_out=False, padded=False)
 
 
-def _orders(fit: Fit, row: int) -> Iterator[Case]:
+def _orders(fit: Fit) -> Iterator[Case]:
     m, n, k = fit.unit
     # A symmetric result has half as many rows of tiles, once it is folded to a rectangle.
     bands = (2 if fit.variant.symmetric else 1) * (fit.tile.group + 1)
@@ -169,42 +161,42 @@ def _orders(fit: Fit, row: int) -> Iterator[Case]:
     band = SWIZZLE[fit.variant.swizzle].band
     if band == "GROUP_M":
         reason = f"{bands} tile rows: a whole band of {bands - 1} and a band of one"
-        yield Case("bands", reason, fit((bands - 1) * m + 1, n + 1, k), row)
+        yield fit.case("bands", reason, (bands - 1) * m + 1, n + 1, k)
     elif band == "GROUP_N":
         reason = f"{bands} tile columns: a whole band of {bands - 1} and a band of one"
-        yield Case("bands", reason, fit(m + 1, (bands - 1) * n + 1, k), row)
+        yield fit.case("bands", reason, m + 1, (bands - 1) * n + 1, k)
     elif fit.variant.swizzle == "hilbert":
         reason = "5 by 7 tiles, which a Hilbert curve divides in every way that it can"
-        yield Case("curve", reason, fit(4 * m + 1, 6 * n + 1, k), row)
+        yield fit.case("curve", reason, 4 * m + 1, 6 * n + 1, k)
     else:
-        yield Case("grid", "more tiles along N than along M", fit(m + 1, 2 * n + 1, k), row)
+        yield fit.case("grid", "more tiles along N than along M", m + 1, 2 * n + 1, k)
 
 
 #: The products are unchanged, but 2**-40 is 0 in fp16.
 _SHIFT = 40
 
 
-def _contents(fit: Fit, row: int) -> Iterator[Case]:
-    sizes = fit(*fit.primes)
+def _contents(fit: Fit) -> Iterator[Case]:
+    primes = fit.case("", "", *fit.primes)
     multiplied = fit.variant.dtype.stored_a
     b = fit.variant.dtype.stored_b
     if multiplied.element.most > ELEMENTS["fp16"].most and (not b.converted or b.block is not None or b.sparse):
-        yield Case("range", "numbers above and below the range of fp16", sizes, row, shift=_SHIFT)
+        yield primes.but("range", "numbers above and below the range of fp16", shift=_SHIFT)
     if ELEMENTS[b.scale_types[0]].powers and multiplied.word != "fp16":
-        yield Case("least", "scales of b down to 2**-127, the byte 0", sizes, row, least=True)
+        yield primes.but("least", "scales of b down to 2**-127, the byte 0", least=True)
     if multiplied.element.floating:
-        yield Case("special", "infinity and NaN propagate as in IEEE arithmetic", sizes, row, special=True)
+        yield primes.but("special", "infinity and NaN propagate as in IEEE arithmetic", special=True)
     shapes = {operand.shape for operand in fit.variant.epilogue.operands}
     if shapes or fit.variant.dtype.scaled:
         for word in ("fp64", "bf16", "fp16", *["uint8"] * bool(shapes)):
             tensor = word in ("fp64", "bf16")
             whose = "the epilogue's operands" if shapes else "scales"
             reason = f"{whose} are {word}" + (", a scalar is a tensor of one element" * tensor)
-            yield Case(f"operands-{word}", reason, sizes, row, operand_type=word, scalar_tensor=tensor)
+            yield primes.but(f"operands-{word}", reason, operand_type=word, scalar_tensor=tensor)
     if fit.variant.epilogue.beta:
-        yield Case("beta-zero", "beta is 0, and C, which is not read, has infinity and NaN", sizes, row, beta_zero=True)
+        yield primes.but("beta-zero", "beta is 0, and C, which is not read, has infinity and NaN", beta_zero=True)
     if SCALAR in shapes:
-        yield Case("scalar-tensor", "a scalar is a tensor of one element", sizes, row, scalar_tensor=True)
+        yield primes.but("scalar-tensor", "a scalar is a tensor of one element", scalar_tensor=True)
 
 
 def _matrices(variant: Variant, *, written: bool) -> list[str]:
@@ -217,26 +209,26 @@ def _matrices(variant: Variant, *, written: bool) -> list[str]:
 _HUGE_LINES = 3
 
 
-def _large(fit: Fit, row: int) -> Iterator[Case]:
-    sizes = fit(_HUGE_LINES, _HUGE_LINES, _HUGE_LINES * fit.variant.dtype.together)
+def _large(fit: Fit) -> Iterator[Case]:
+    few = fit.case("", "", _HUGE_LINES, _HUGE_LINES, _HUGE_LINES * fit.variant.dtype.together)
     for storage in fit.variant.dtype.stored:
         if storage.block is not None and storage.block.across:
             reason = f"offsets of {storage.scale} exceed 2**31 elements"
             # Few blocks along K, but several rows or columns.
             m, n = (_HUGE_LINES * (storage.block.across if letter == storage.letter else 1) for letter in "ab")
             along = "row" if storage.letter == "a" else "column"
-            yield Case(f"huge-{storage.scale}", reason, fit(m, n, 2), row, huge=storage.scale, strided=along)
+            yield fit.case(f"huge-{storage.scale}", reason, m, n, 2, huge=storage.scale, strided=along)
     if fit.variant.dtype.sparse:
         reason = "offsets of b_index exceed 2**31 elements"
-        yield Case("huge-b_index", reason, sizes, row, huge="b_index", strided="column")
+        yield few.but("huge-b_index", reason, huge="b_index", strided="column")
     for name in ("a", "b", "c", *_matrices(fit.variant, written=True)):
-        yield Case(f"huge-{name}", f"offsets of {name} exceed 2**31 elements", sizes, row, huge=name)
+        yield few.but(f"huge-{name}", f"offsets of {name} exceed 2**31 elements", huge=name)
 
 
-def _batches(fit: Fit, row: int) -> Iterator[Case]:
+def _batches(fit: Fit) -> Iterator[Case]:
     reason = "five matrices, each with one whole tile and a part of another"
     m, n, k = fit.unit
-    several = Case("batch", reason, fit(m + 1, n, k), row, batch=5)
+    several = fit.case("batch", reason, m + 1, n, k, batch=5)
     yield several
     yield several.but("batch-empty", "B = 0: nothing to compute, nothing to launch", batch=0)
     yield several.but("batch-one", "a batch of one", batch=1)
@@ -247,25 +239,25 @@ def _batches(fit: Fit, row: int) -> Iterator[Case]:
         for name in ("a", "b", *_matrices(fit.variant, written=False)):
             reason = f"{name} is one matrix for the whole batch"
             yield several.but(f"batch-repeats-{name}", reason, batch=3, repeated=name)
-    few = fit(_HUGE_LINES, _HUGE_LINES, _HUGE_LINES)
+    few = fit.case("", "", _HUGE_LINES, _HUGE_LINES, _HUGE_LINES, batch=_HUGE_LINES)
     for name in ("a", "b", "c", *_matrices(fit.variant, written=True)):
         reason = f"the batch stride of {name} makes offsets exceed 2**31 elements"
-        yield Case(f"batch-huge-{name}", reason, few, row, batch=_HUGE_LINES, apart=name)
+        yield few.but(f"batch-huge-{name}", reason, apart=name)
 
 
 #: More groups than one or two warps have lanes, some of them empty: as many on hardware, and few enough to interpret.
 _MANY_GROUPS = {True: 512, False: 65}
 
 
-def _groups(fit: Fit, row: int, many: int) -> Iterator[Case]:
+def _groups(fit: Fit, many: int) -> Iterator[Case]:
     m, n, k = fit.unit
     by_rows = fit.variant.products.divided == "M"
     unit = m if by_rows else k
     total = 3 * unit + 4
 
     def case(name: str, reason: str, ends: tuple[int, ...], **rest: Any) -> Case:
-        sizes = fit(total, n + 1, 3) if by_rows else fit(m + 1, n + 1, total)
-        return Case(f"groups-{name}", reason, sizes, row, ends=ends, **rest)
+        sizes = (total, n + 1, 3) if by_rows else (m + 1, n + 1, total)
+        return fit.case(f"groups-{name}", reason, *sizes, ends=ends, **rest)
 
     loose: dict[str, Any] = {"named": True, "padded": True, "unaligned": True, "strided": "gaps"}
     ragged = (unit, unit, unit + 1, 2 * unit + 2, total - 1)
@@ -292,13 +284,12 @@ def _groups(fit: Fit, row: int, many: int) -> Iterator[Case]:
     yield case("many", f"{many} groups, some of them without rows", ends)
 
 
-def _other(fit: Fit, row: int) -> Iterator[Case]:
+def _other(fit: Fit) -> Iterator[Case]:
     m, n, k = fit.unit
-    ragged = fit(m + m // 2, n // 2, k + k // 2)
-    label = f"configuration {row}: "
+    label = f"configuration {fit.row}: "
     reason = f"{label}1.5 tiles along M and K, half a tile along N: multiples of smaller powers of two"
-    yield Case(f"row{row}-ragged", reason, ragged, row)
-    yield Case(f"row{row}-aligned", f"{label}one whole tile", fit(m, n, k), row)
+    yield fit.case(f"row{fit.row}-ragged", reason, m + m // 2, n // 2, k + k // 2)
+    yield fit.case(f"row{fit.row}-aligned", f"{label}one whole tile", m, n, k)
 
 
 #: Sizes (M, N, K) at which operands that descriptors cannot address are copied; no size is a multiple of 16.
@@ -344,14 +335,15 @@ def _fallbacks(kernel: Kernel, sizes: tuple[int, int, int], hardware: bool) -> I
         reason = "the sizes of the call before at other addresses, for which its cached launch is not compiled"
         yield Case("unaligned", reason, sizes, None, unaligned=True, given_out=False)
     fit = Fit(kernel.variant, kernel.tiles[smallest_row(kernel)])
-    m, n, k = fit(*fit.primes)
     reason = "sizes and addresses that only some kernels of the contract support"
-    yield Case("fallback", reason, (m, n, k), None, padded=True, unaligned=True)
+    fallback = fit.case("fallback", reason, *fit.primes, padded=True, unaligned=True)
+    yield fallback
     if kernel.variant.batch == "strided":
         reason = "one matrix for the whole batch, which only some kernels of the contract support"
         yield Case("fallback-repeats", reason, sizes, None, repeated="b")
     if hardware and kernel.variant.traits.tiled:
-        plain = Case("row", "A is a vector, which matches two layouts", fit(1, n, k), None, given_out=False)
+        m, n, k = fallback.sizes
+        plain = fit.case("row", "A is a vector, which matches two layouts", 1, n, k, given_out=False)
         yield plain
         yield plain.but("column", "B is a vector, likewise", sizes=fit(m, 1, k))
         reason = "operands that descriptors cannot address, and whose elements enter many products"

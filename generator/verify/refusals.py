@@ -55,9 +55,9 @@ class Refusal:
 
 def right_case(kernel: Kernel, row: int) -> Case:
     """The valid call that each refusal changes: one whole tile, or two where one row or column would have no layout."""
-    fit = Fit(kernel.variant, kernel.tiles[row])
-    sizes = fit(*(max(size, 2) for size in fit.unit))
-    return Case("right", "the valid call that the refusals change", sizes, row)
+    fit = Fit(kernel.variant, kernel.tiles[row], row)
+    m, n, k = (max(size, 2) for size in fit.unit)
+    return fit.case("right", "the valid call that the refusals change", m, n, k)
 
 
 def right_call(setup: Setup, case: Case) -> dict[str, Any]:
