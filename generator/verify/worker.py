@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections import Counter
-from collections.abc import Callable, Sequence
-from types import ModuleType
+from collections.abc import Iterable
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import torch
 
@@ -113,7 +114,9 @@ class _Work:
                 return
         # What depends on the whole table of configurations: refusals, and what the tuner tries.
         before = self.count
-        self.refusals(module, kernel)
+        case = right_case(kernel, smallest_row(kernel))
+        wrong = refusals(kernel, case, tuple(module.CONFIGS), hardware=self.machine.hardware)
+        self.refusals(module, kernel, case, wrong)
         if kernel.select == "autotune" and len(kernel.tiles) > 1 and self.job.takes("tuner"):
             self.done("tuner", "the tuner tries the rows that take the sizes", tuner_fault(module, kernel))
         self.rows[self.full] += self.count - before
@@ -127,26 +130,9 @@ class _Work:
         for kernel, case in contract_cases(here, hardware=self.machine.hardware):
             if self.job.takes(case.name):
                 self.add(kernel, case, run_case(function, (), kernel, case, self.machine, among))
-        if self.job.takes("refuse-config"):
-            try:
-                fault = self.config_is_ignored(function, here)
-            except SHORT_OF_MEMORY as error:
-                self.not_proved.append(("refuse-config", shortage(error)))
-                return
-            self.done("refuse-config", "config reaches the kernel that is picked", fault)
-
-    def config_is_ignored(self, function: Callable[..., object], kernels: Sequence[Kernel]) -> str | None:
-        """What is wrong with how the function of a contract answers a config that no table has, or None."""
-        kernel, case = next(iter(contract_cases(kernels, hardware=False)))
-        setup = prepare(kernel, case, self.machine.device)
-        try:
-            with self.machine.running(setup):
-                function(setup.a.view, setup.b.view, **setup.operands, **setup.results, config=10**6)
-        except ValueError as error:
-            return None if "config" in str(error) else f"raised {describe(error)}; expected words of config"
-        except Exception as error:
-            return f"raised {describe(error)}; expected ValueError"
-        return "config = 1000000 was accepted; expected ValueError"
+        reason = "config reaches the kernel that is picked"
+        wrong = Refusal("config", reason, ("config",), lambda call: {"config": 10**6})
+        self.refusals(SimpleNamespace(gemm=function), *next(iter(contract_cases(here, hardware=False))), [wrong])
 
     def case(self, module: ModuleType, kernel: Kernel, case: Case) -> None:
         with self.lock if case.huge and self.machine.hardware else contextlib.nullcontext():
@@ -163,19 +149,19 @@ class _Work:
         sizes = f"{'B, ' * len(front)}M, N, K = {', '.join(map(str, (*front, *case.sizes)))}"
         self.done(case.name, f"{case.reason} ({sizes})", outcome.fault)
 
-    def refusals(self, module: ModuleType, kernel: Kernel) -> None:
-        """Every call that the launcher must turn down."""
-        case = right_case(kernel, smallest_row(kernel))
-        try:
-            for refusal in refusals(kernel, case, tuple(module.CONFIGS), hardware=self.machine.hardware):
-                name = f"refuse-{refusal.name}"
-                if self.job.takes(name):
+    def refusals(self, module: Any, kernel: Kernel, case: Case, wrong: Iterable[Refusal]) -> None:
+        """Every call that the launcher of `module` must turn down, made from the valid call `case`."""
+        for refusal in wrong:
+            name = f"refuse-{refusal.name}"
+            if self.job.takes(name):
+                try:
                     fault = self.refused(module, kernel, case, refusal)
-                    self.done(name, f"must be refused: {refusal.reason}", fault)
-        except SHORT_OF_MEMORY as error:
-            self.not_proved.append(("refusals", shortage(error)))
+                except SHORT_OF_MEMORY as error:
+                    self.not_proved.append((name if self.job.contract else "refusals", shortage(error)))
+                    return
+                self.done(name, f"must be refused: {refusal.reason}", fault)
 
-    def refused(self, module: ModuleType, kernel: Kernel, case: Case, refusal: Refusal) -> str | None:
+    def refused(self, module: Any, kernel: Kernel, case: Case, refusal: Refusal) -> str | None:
         """What is wrong with how a wrong call was answered, or None."""
         setup = prepare(kernel, case, self.machine.device)
         call = refusal.spoilt(right_call(setup, case))
@@ -200,7 +186,7 @@ class _Work:
         asked = refusal.sibling and hasattr(module, "CALL")
         return self.said_by_refusal(module, kernel, case, refusal) if asked else None
 
-    def said_by_refusal(self, module: ModuleType, kernel: Kernel, case: Case, refusal: Refusal) -> str | None:
+    def said_by_refusal(self, module: Any, kernel: Kernel, case: Case, refusal: Refusal) -> str | None:
         """What is wrong with `refusal()`, by which the family's function finds a sibling, or None."""
         setup = prepare(kernel, case, self.machine.device)
         call = right_call(setup, case)
