@@ -38,7 +38,8 @@ _Read = Mapping[int, int]
 @dataclass(frozen=True)
 class _Instruction:
     address: str
-    guard: str | None
+    #: Whether a predicate decides if it is executed.
+    guarded: bool
     operation: str
     text: str
 
@@ -51,14 +52,6 @@ class _Instruction:
         return [operand.strip() for operand in self.text.split(",")]
 
     @property
-    def never(self) -> bool:
-        return self.guard in ("!PT", "!UPT")
-
-    @property
-    def always(self) -> bool:
-        return self.guard in (None, "PT", "UPT")
-
-    @property
     def rows(self) -> range:
         """The registers from which a product reads its rows; empty for other instructions, and for shared memory."""
         match = _REGISTER.match(self.operands[1]) if self.name in _PRODUCTS else None
@@ -67,7 +60,7 @@ class _Instruction:
     @property
     def written(self) -> range:
         """The registers that the instruction writes to; the sums of a product are not among them."""
-        if self.never or self.name in _PRODUCTS or self.name in _ONLY_READ:
+        if self.name in _PRODUCTS or self.name in _ONLY_READ:
             return range(0)
         operands = self.operands
         first = operands[1] if _PREDICATE.match(operands[0]) and len(operands) > 1 else operands[0]
@@ -111,7 +104,7 @@ def overwriting(sass: str) -> tuple[str, ...]:
 
 
 def _parsed(sass: str) -> tuple[list[_Instruction], dict[str, int]]:
-    """The instructions in order, and the number of the instruction behind each label."""
+    """The instructions that can be executed, in order, and the number of the instruction behind each label."""
     instructions: list[_Instruction] = []
     labels: dict[str, int] = {}
     for line in sass.splitlines():
@@ -121,56 +114,52 @@ def _parsed(sass: str) -> tuple[list[_Instruction], dict[str, int]]:
             match = _INSTRUCTION.match(line, address.end())
             if not match:
                 raise ValueError(f"the disassembly has an instruction that cannot be read: {line.strip()!r}")
-            instructions.append(_Instruction(address[1], *match.groups()))
+            guard, operation, text = match.groups()
+            if guard not in ("!PT", "!UPT"):
+                guarded = guard not in (None, "PT", "UPT")
+                instructions.append(_Instruction(address[1], guarded, operation, text))
     return instructions, labels
 
 
 def _reads(instructions: Sequence[_Instruction], labels: Mapping[str, int]) -> list[_Read]:
     """What products may still read before each instruction, over all paths to it."""
     following = [_following(number, each, labels) for number, each in enumerate(instructions)]
-    before: list[_Read | None] = [None] * len(instructions)
+    before: dict[int, _Read] = {}
     for start in range(len(instructions)):
         # What no path comes to, such as a function that is called by its address, is begun with nothing to wait for.
-        if before[start] is not None:
-            continue
-        before[start] = {}
-        waiting = [start]
+        waiting = [] if start in before else [start]
+        before.setdefault(start, {})
         while waiting:
             number = waiting.pop()
-            after = _after(instructions[number], before[number] or {})
+            after = _after(instructions[number], before[number])
             for successor in following[number]:
-                if successor >= len(instructions):
-                    continue
-                known = before[successor]
-                joined = after if known is None else _either(known, after)
-                if joined != known:
+                joined = _either(before.get(successor, after), after)
+                if successor < len(instructions) and joined != before.get(successor):
                     before[successor] = joined
                     waiting.append(successor)
-    return [each or {} for each in before]
+    return [before[number] for number in range(len(instructions))]
 
 
 def _following(number: int, instruction: _Instruction, labels: Mapping[str, int]) -> list[int]:
     """The numbers of the instructions that may come next."""
     if instruction.name in _ENDS:
-        return [] if instruction.always else [number + 1]
-    if instruction.name not in _BRANCHES or instruction.never:
+        return [number + 1] if instruction.guarded else []
+    if instruction.name not in _BRANCHES:
         return [number + 1]
     targets = [quoted or plain for quoted, plain in _TARGET.findall(instruction.text)]
     missing = [target for target in targets if target not in labels]
     if not targets or missing:
         raise ValueError(f"the disassembly has a branch to an unknown place: {instruction.text!r}")
     # A branch with a predicate or a mask among its operands may go on too.
-    sure = instruction.operation == "BRA" and instruction.always and instruction.text.startswith("`(")
+    sure = instruction.operation == "BRA" and not instruction.guarded and instruction.text.startswith("`(")
     return [labels[target] for target in targets] + ([] if sure else [number + 1])
 
 
 def _after(instruction: _Instruction, read: _Read) -> _Read:
     """What products may still read after `instruction`, if they may still read `read` before it."""
-    if instruction.never:
-        return read
     if instruction.operation.startswith("WARPGROUP.DEPBAR"):
         barrier, groups = instruction.operands
-        if not instruction.always or barrier != "gsb0":
+        if instruction.guarded or barrier != "gsb0":
             return read
         return {register: age for register, age in read.items() if age <= int(groups, 16)}
     if instruction.name not in _PRODUCTS:
@@ -178,7 +167,7 @@ def _after(instruction: _Instruction, read: _Read) -> _Read:
     after = {**read, **dict.fromkeys(instruction.rows, 0)}
     if "gsb0" in instruction.operands:
         after = {register: age + 1 for register, age in after.items()}
-    return after if instruction.always else _either(read, after)
+    return _either(read, after) if instruction.guarded else after
 
 
 def _either(one: _Read, other: _Read) -> _Read:
