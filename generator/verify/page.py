@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -31,14 +31,25 @@ def report(results: Sequence[JobResult], families: Sequence[Rendered]) -> RunRep
     # Where several families have a name, what tells their folders apart.
     labels = [family.name if names[family.name] == 1 else representable(folders[family.folder]) for family in families]
     columns = _columns(results)
-    subjects = [(label, row) for label, family in zip(labels, families, strict=True) for row in _subjects(family)]
-    values = {axis: dict.fromkeys(words.get(axis, "") for _, (_, _, words) in subjects) for axis in AXES}
+    of: dict[tuple[Path, bool, str], dict[str, JobResult]] = {}
+    for result in results:
+        own = of.setdefault((result.job.folder, result.job.contract, result.job.name), {})
+        if result.job.label not in own or result.failures:
+            own[result.job.label] = result
+    rows = [
+        ([name, label], words, *_row(family, name, kernel, of.pop((family.folder, kernel is None, name), {}), columns))
+        for label, family in zip(labels, families, strict=True)
+        for name, kernel, words in _subjects(family)
+    ]
+    if of:
+        raise ValueError(f"results of names that no family has: {', '.join(name for *_, name in of)}")
+    values = {axis: dict.fromkeys(words.get(axis, "") for _, words, *_ in rows) for axis in AXES}
     # Axes with one value have no column and are listed once.
     varied = [axis for axis in AXES if len(values[axis].keys() - {""}) > 1]
     same = [f"{axis} {word}" for axis in AXES if axis not in varied for word in values[axis] if word]
     table = [
-        Row([name, label, *(words.get(axis, "") for axis in varied), *cells], blocks)
-        for (label, (name, _, words)), (cells, blocks) in zip(subjects, _rows(results, families, columns), strict=True)
+        Row([*named, *(words.get(axis, "") for axis in varied), *cells], details)
+        for named, words, cells, details in rows
     ]
     states = {_state(result) for result in results}
     worst = next((state for state in STATES if state in states and state != "left out"), "")
@@ -89,37 +100,24 @@ def _subjects(family: Rendered) -> Iterator[tuple[str, Kernel | None, dict[str, 
             yield kernel.name, kernel, dict(kernel.variant.words)
 
 
-def _rows(
-    results: Iterable[JobResult], families: Sequence[Rendered], columns: Sequence[str]
-) -> Iterator[tuple[list[Cell], list[Detail]]]:
-    """The cells by column of each subject, and the details of its row."""
-    by_kernel: dict[tuple[Path, bool, str], dict[str, JobResult]] = {}
-    for result in results:
-        own = by_kernel.setdefault((result.job.folder, result.job.contract, result.job.name), {})
-        if result.job.label not in own or result.failures:
-            own[result.job.label] = result
-    for family in families:
-        reasons: dict[tuple[str, str], list[str]] = {}
-        for entry in family.left_out:
-            if entry.target is not None:
-                reasons.setdefault((entry.name, f"compile {entry.target}"), []).append(entry.reason)
-        for name, kernel, _ in _subjects(family):
-            own = by_kernel.pop((family.folder, kernel is None, name), {})
-            cells = []
-            blocks = list(_of_row(family, name, kernel, list(own.values())))
-            for column in columns:
-                notes = reasons.get((name, column), [])
-                if column in own:
-                    cells.append(_cell(own[column]))
-                    blocks += _details(own[column], notes)
-                elif notes and any(label.startswith("compile ") for label in own):
-                    # No job exists for a target that the family excludes: show the family's reason.
-                    cells.append(Cell("- left out", "left out", "; ".join(notes)))
-                else:
-                    cells.append(Cell(""))
-            yield cells, blocks
-    if by_kernel:
-        raise ValueError(f"results of names that no family has: {', '.join(name for *_, name in by_kernel)}")
+def _row(
+    family: Rendered, name: str, kernel: Kernel | None, own: Mapping[str, JobResult], columns: Iterable[str]
+) -> tuple[list[Cell], list[Detail]]:
+    """The cells by column of a subject with its results, and the details of its row."""
+    cells, details = [], list(_of_row(family, name, kernel, list(own.values())))
+    compiled = any(label.startswith("compile ") for label in own)
+    for column in columns:
+        left_out = [each for each in family.left_out if each.name == name and f"compile {each.target}" == column]
+        notes = [each.reason for each in left_out]
+        if column in own:
+            cells.append(_cell(own[column]))
+            details += _details(own[column], notes)
+        elif notes and compiled:
+            # No job exists for a target that the family excludes: show the family's reason.
+            cells.append(Cell("- left out", "left out", "; ".join(notes)))
+        else:
+            cells.append(Cell(""))
+    return cells, details
 
 
 def _state(result: JobResult) -> str:
