@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import zlib
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 
@@ -43,47 +44,6 @@ _E8M0_TYPE = {word: CONTAINER if word == "bf16" else _E8M0 for word in _SCALE_TY
 _LEAST, _LARGER = -125, 100
 #: The largest margin, in elements.
 _LARGEST_MARGIN = 1 << 18
-
-
-@dataclass
-class Setup:
-    """The arguments of a launcher; `tensors` are those behind A and B, and `scalars` the ones that are Python numbers.
-
-    `outputs` are the caller's tensors for results, `out` first. If `out`'s values are read, `before` is a copy of them,
-    and `c` what each row of the product reads of them.
-    """
-
-    a: PoisonedOperand
-    b: PoisonedOperand
-    tensors: dict[str, PoisonedOperand]
-    scalars: dict[str, float] = field(default_factory=dict)
-    outputs: dict[str, PoisonedOperand] = field(default_factory=dict)
-    c: torch.Tensor | None = None
-    before: torch.Tensor | None = None
-
-    @property
-    def results(self) -> dict[str, torch.Tensor]:
-        """The result tensors that the caller supplies, by the launcher's keywords."""
-        return {name: operand.view for name, operand in self.outputs.items()}
-
-    @property
-    def read(self) -> dict[str, torch.Tensor | float]:
-        """What the epilogue reads: its operands, and C if it reads C."""
-        return self.operands if self.c is None else {**self.operands, "c": self.c}
-
-    @property
-    def operands(self) -> dict[str, torch.Tensor | float]:
-        """The operands behind A and B, by the launcher's keywords."""
-        return {name: operand.view for name, operand in self.tensors.items()} | self.scalars
-
-    @property
-    def inputs(self) -> list[PoisonedOperand]:
-        return [self.a, self.b, *self.tensors.values()]
-
-
-def prepare(kernel: Kernel, case: Case, device: torch.device) -> Setup:
-    """Allocate and fill the operands of `case`; the values are the same in every run. Raises `NoMemory`."""
-    return _Builder(kernel, case, device).setup()
 
 
 def _infinity(dtype: torch.dtype) -> float:
@@ -158,15 +118,24 @@ class _CaseDraw(Draw):
         return drawn
 
 
-class _Builder:
+class Setup:
+    """The arguments of a launcher for one case, allocated and filled; the values are the same in every run.
+
+    `a`, `b` and `tensors`, those behind them, are its operands, and `scalars` the ones that are Python numbers.
+    `outputs` are the caller's tensors for results, `out` first. If `out`'s values are read, `before` is a copy of them,
+    and `c` what each row of the product reads of them. Raises `NoMemory`.
+    """
+
     def __init__(self, kernel: Kernel, case: Case, device: torch.device) -> None:
         self.variant, self.case, self.device = kernel.variant, case, device
         self.tile = kernel.tiles[case.row or 0]
         self.sizes = sizes_of(self.variant, case)
         random = torch.Generator().manual_seed(zlib.crc32(f"{kernel.name} {case.name}".encode()))
         self.draw = _CaseDraw(random, self.variant, case)
-
-    def setup(self) -> Setup:
+        self.scalars: dict[str, float] = {}
+        self.outputs: dict[str, PoisonedOperand] = {}
+        self.c: torch.Tensor | None = None
+        self.before: torch.Tensor | None = None
         k = self.case.sizes[2]
         dtype, described = self.variant.dtype, call(self.variant)
         # Both factors are scaled by the same amount, so that neither leaves the range of fp8.
@@ -182,55 +151,73 @@ class _Builder:
         if described.scatter is not None and self.case.scattered:
             given.append(described.scatter)
             recipes["scatter"] = partial(self.draw.named_rows, count=self.sizes["S"], once=True)
-        tensors = {x.name: self.write(self.tensor(x), recipes[x.name]) for x in given}
-        setup = Setup(tensors.pop("a"), tensors.pop("b"), tensors)
+        self.tensors = {x.name: self._write(self._tensor(x), recipes[x.name]) for x in given}
+        self.a, self.b = self.tensors.pop("a"), self.tensors.pop("b")
         if self.case.given_out or described.reads_out or "c" in (self.case.huge, self.case.apart):
-            setup.outputs["out"] = self.result(described.out)
+            self.outputs["out"] = self._result(described.out)
         if described.reads_out:
-            out = setup.outputs["out"]
-            self.fill(out, _SPREAD if dtype.stored_a.element.floating else 5000.0 * max(k, 1) ** 0.5)
+            out = self.outputs["out"]
+            self._fill(out, _SPREAD if dtype.stored_a.element.floating else 5000.0 * max(k, 1) ** 0.5)
             if self.case.beta_zero and out.view.dtype.is_floating_point:
                 out.view[..., ::2] = _infinity(out.view.dtype)
                 out.view[..., 1::2] = float("nan")
-            setup.c = setup.before = out.view.clone()
-            if "scatter" in setup.tensors:
-                places = setup.tensors["scatter"].view
-                setup.c = setup.before[places.clamp(0, self.sizes["S"] - 1).long()]
+            self.c = self.before = out.view.clone()
+            if "scatter" in self.tensors:
+                places = self.tensors["scatter"].view
+                self.c = self.before[places.clamp(0, self.sizes["S"] - 1).long()]
         for output in described.outputs:
             must = self.case.scattered and output is described.out_scale
             if must or self.case.given_out or output.name in (self.case.huge, self.case.apart):
-                setup.outputs[output.name] = self.result(output)
+                self.outputs[output.name] = self._result(output)
         for operand in described.operands:
-            self.add(setup, operand)
+            self._add(operand)
         if self.case.special:
-            self.spoil(setup)
-        return setup
+            self._spoil()
 
-    def add(self, setup: Setup, x: Argument) -> None:
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """The arguments of the launcher behind A and B: operands, and the result tensors that the caller supplies."""
+        return self.operands | {name: operand.view for name, operand in self.outputs.items()}
+
+    @property
+    def read(self) -> dict[str, torch.Tensor | float]:
+        """What the epilogue reads: its operands, and C if it reads C."""
+        return self.operands if self.c is None else {**self.operands, "c": self.c}
+
+    @property
+    def operands(self) -> dict[str, torch.Tensor | float]:
+        """The operands behind A and B, by the launcher's keywords."""
+        return {name: operand.view for name, operand in self.tensors.items()} | self.scalars
+
+    @property
+    def inputs(self) -> list[PoisonedOperand]:
+        return [self.a, self.b, *self.tensors.values()]
+
+    def _add(self, x: Argument) -> None:
         """Add one epilogue operand, of the product's magnitude, so that sums cancel and expose an early rounding."""
         spread = _SPREAD
         if not self.variant.dtype.stored_a.element.floating and self.variant.dtype.out not in QUANTISED:
             # Integer factors use their whole range; operands of the product's magnitude cancel it.
             spread = 5000.0 * max(self.case.sizes[2], 1) ** 0.5
         if x.number and not self.case.scalar_tensor:
-            setup.scalars[x.name] = 0.0 if self.case.beta_zero and x.name == self.variant.epilogue.beta else -1.3
+            self.scalars[x.name] = 0.0 if self.case.beta_zero and x.name == self.variant.epilogue.beta else -1.3
             return
         if x.shared and (self.case.repeated or self.case.interleaved):
             x = replace(x, dimensions=x.dimensions[1:])
-        setup.tensors[x.name] = operand = self.tensor(x)
-        self.fill(operand, 1.0 if x.number or x.extents == ("1",) else spread)
+        self.tensors[x.name] = operand = self._tensor(x)
+        self._fill(operand, 1.0 if x.number or x.extents == ("1",) else spread)
 
-    def result(self, x: Argument) -> PoisonedOperand:
+    def _result(self, x: Argument) -> PoisonedOperand:
         """The caller's tensor for a result, which has further rows where the rows of C are named."""
         if not self.case.scattered or x.name not in ("out", OUT_SCALE):
-            return self.tensor(x)
-        operand = self.tensor(replace(x, dimensions=(S, *x.dimensions[1:])))
+            return self._tensor(x)
+        operand = self._tensor(replace(x, dimensions=(S, *x.dimensions[1:])))
         if self.device.type != "meta":
             # A buffer that is too large for it has no poison, which tells what nothing has named.
             poison(operand.view)
         return operand
 
-    def tensor(self, x: Argument) -> PoisonedOperand:
+    def _tensor(self, x: Argument) -> PoisonedOperand:
         """The tensor for an argument, with poisoned margins."""
         name = "c" if x.name == "out" else x.name
         shape = x.sizes(self.sizes)
@@ -241,7 +228,7 @@ class _Builder:
             types = _E8M0_TYPE if _E8M0 in x.dtype else _ZERO_TYPE if CONTAINER in x.dtype else _SCALE_TYPE
             dtype = torch_type(types[self.case.operand_type])
         if x.layout:
-            return self.matrix(name, shape[:-2], (shape[-2], shape[-1]), x.layout, dtype)
+            return self._matrix(name, shape[:-2], (shape[-2], shape[-1]), x.layout, dtype)
         elsewhere = x.number and self.case.scalar_elsewhere
         shape = shape or (1,)
         strides = (shape[-1] + _PADDING["c"], 1)[-len(shape) :]
@@ -249,17 +236,17 @@ class _Builder:
         device = torch.device("cpu") if elsewhere else self.device
         return place(name, shape, strides, dtype, device, offset=offset, margin=margin)
 
-    def matrix(
+    def _matrix(
         self, name: str, front: tuple[int, ...], shape: tuple[int, int], layout: str, dtype: torch.dtype
     ) -> PoisonedOperand:
         """A matrix, or as many as `front` says, in the layout `layout`, with a margin of a tile on every side."""
-        sizes, strides = self.batch(name, front, shape, self.strides(name, shape, layout, dtype))
+        sizes, strides = self._batch(name, front, shape, self._strides(name, shape, layout, dtype))
         # The memory that an access one tile out of range would touch, limited to save memory.
         margin = min(max(self.tile.m, self.tile.n, self.tile.k, _STEP) * max(strides), _LARGEST_MARGIN)
         offset = 1 if self.case.unaligned else 0
         return place(name, sizes, strides, dtype, self.device, offset=offset, margin=margin)
 
-    def batch(
+    def _batch(
         self, name: str, front: tuple[int, ...], shape: tuple[int, int], strides: tuple[int, int]
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Shape and strides with the batch dimension in front: matrices are contiguous unless the case differs."""
@@ -282,7 +269,7 @@ class _Builder:
             apart = (2**31 // max(count - 1, 1) // _STEP + 1) * _STEP
         return (*front, *shape), (apart, *strides)
 
-    def strides(self, name: str, shape: tuple[int, int], layout: str, dtype: torch.dtype) -> tuple[int, int]:
+    def _strides(self, name: str, shape: tuple[int, int], layout: str, dtype: torch.dtype) -> tuple[int, int]:
         """Strides in elements for a layout, padded where the case or the hardware's copies require it."""
         column = layout == "column" or (layout == "strided" and self.case.strided == "column")
         lines, inner = shape[::-1] if column else shape
@@ -300,26 +287,26 @@ class _Builder:
             strides = (_ODD if shape[0] == 1 else strides[0], _ODD if shape[1] == 1 else strides[1])
         return strides
 
-    def write(self, operand: PoisonedOperand, recipe: Recipe) -> PoisonedOperand:
+    def _write(self, operand: PoisonedOperand, recipe: Recipe) -> PoisonedOperand:
         """Write what `recipe` makes; a matrix that the whole batch shares is written once."""
         view = operand.view[:1] if operand.name == self.case.repeated else operand.view
         fill(operand, recipe(tuple(view.shape), view.dtype).to(view.device))
         return operand
 
-    def fill(self, operand: PoisonedOperand, deviation: float) -> None:
-        self.write(operand, partial(self.draw.plain, deviation=deviation))
+    def _fill(self, operand: PoisonedOperand, deviation: float) -> None:
+        self._write(operand, partial(self.draw.plain, deviation=deviation))
 
-    def spoil(self, setup: Setup) -> None:
+    def _spoil(self) -> None:
         """Write infinity and NaN at the corners of each operand; most rows and columns stay unchanged."""
-        for operand in (setup.a, setup.b):
+        for operand in (self.a, self.b):
             view = operand.view
             if not view.dtype.is_floating_point:
                 continue
             infinity = _infinity(view.dtype)
             if view.numel():
                 view[..., 0, -1] = infinity
-                view[..., -1, 0] = -infinity if operand is setup.a else float("nan")
-        for operand in setup.tensors.values():
+                view[..., -1, 0] = -infinity if operand is self.a else float("nan")
+        for operand in self.tensors.values():
             if operand.name.endswith("_scale") and operand.view.numel():
                 # Of one byte, 0xFF is NaN in every type.
                 bits = operand.view.view(torch.uint8) if operand.view.element_size() == 1 else operand.view
@@ -330,6 +317,6 @@ class _Builder:
                 and operand.name not in ("offsets", "rows", "scatter")
             ):
                 operand.view[1], operand.view[2] = float("-inf"), float("nan")
-        for operand in setup.inputs:
+        for operand in self.inputs:
             if operand.before is not None:
                 operand.before = operand.storage.clone()

@@ -14,7 +14,6 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from generator.epilogue.quantisation import OUT_SCALE
-from generator.language.model import Variant
 from generator.plan.contract_call import Argument, call
 from generator.plan.kernels import Kernel
 from generator.problem.compare import Fault, compare, results_of
@@ -24,8 +23,8 @@ from generator.problem.grouping import spans
 from generator.problem.poisoned_operands import INTEGER_POISON, SHORT_OF_MEMORY, poison, shortage, unwritten
 from generator.problem.quantised_values import compare_elements, compare_scales
 from generator.problem.reference import references
-from generator.verify.case_setup import Setup, prepare
-from generator.verify.case_sizes import Case, sizes_of
+from generator.verify.case_setup import Setup
+from generator.verify.case_sizes import Case
 from generator.verify.gpu import architecture
 from generator.verify.tile_order import wrong_order
 
@@ -165,8 +164,8 @@ def run_case(
     A contract's function chooses `among` these kernels, by name.
     """
     try:
-        run = partial(_call, launcher, configs, case, machine)
-        setup = prepare(kernel, case, machine.device)
+        run = partial(_call, launcher, configs, machine)
+        setup = Setup(kernel, case, machine.device)
         v = _chosen(launcher, setup, among or {}, kernel).variant
         expected, *beside = references(v, setup.a.view, setup.b.view, setup.read, hardware=machine.hardware)
         result, outputs = results_of(v.epilogue, run(setup))
@@ -174,10 +173,10 @@ def run_case(
         scales = outputs[len(beside) :]
         wanted = [expected, *beside, *[expected] * len(scales)]
         checked = zip(call(v).results, [result, *outputs], wanted, strict=True)
-        worst = max(_check(*each, scales, setup, kernel.variant, case, machine) for each in checked)
+        worst = max(_check(*each, scales, setup, machine) for each in checked)
         if case.row is not None and not case.scattered:
             corners = _corners(machine, None if v.traits.joins else result)
-            matrices = sizes_of(v, case).get(v.products.count, 1)
+            matrices = setup.sizes.get(v.products.count, 1)
             groups = spans(case.offsets(case.sizes[0]), case.sizes[0]) if v.products.divided == "M" else None
             fault = wrong_order(v, kernel.tiles[case.row], case.sizes, matrices, corners, groups)
             if fault is not None:
@@ -186,7 +185,7 @@ def run_case(
         if v.symmetric and stores is not None and stores.again:
             raise Fault(f"{stores.again} elements of the result were stored twice")
         if case.repeat and machine.hardware and kernel.variant.traits.repeatable:
-            again, outputs_again = results_of(v.epilogue, run(prepare(kernel, case, machine.device)))
+            again, outputs_again = results_of(v.epilogue, run(Setup(kernel, case, machine.device)))
             pairs = zip([result, *outputs], [again, *outputs_again], strict=True)
             if not all(
                 torch.equal(x.contiguous().view(torch.uint8), y.contiguous().view(torch.uint8)) for x, y in pairs
@@ -211,7 +210,7 @@ def _chosen(function: Launcher, setup: Setup, among: Mapping[str, Kernel], other
     if len({kernel.variant.traits.decodes for kernel in among.values()}) < 2:
         return otherwise
     which: Callable[..., tuple[str, object]] = function.which  # type: ignore[attr-defined]
-    name, _ = which(setup.a.view, setup.b.view, **setup.operands, **setup.results)
+    name, _ = which(setup.a.view, setup.b.view, **setup.keywords)
     return among.get(name, otherwise)
 
 
@@ -227,8 +226,8 @@ def describe(error: BaseException) -> str:
     return f"{text} (line {rendered[-1].lineno}: {rendered[-1].line})" if rendered else text
 
 
-def _call(launcher: Launcher, configs: tuple[Any, ...], case: Case, machine: Machine, setup: Setup) -> object:
-    arguments: dict[str, Any] = {**setup.operands, **setup.results}
+def _call(launcher: Launcher, configs: tuple[Any, ...], machine: Machine, setup: Setup) -> object:
+    arguments, case = setup.keywords, setup.case
     if case.row is not None:
         # A row by its index, and by itself where it is not the row that most cases run on.
         arguments["config"] = dict(configs[case.row]) if case.name.startswith("row") else case.row
@@ -252,27 +251,18 @@ def _corners(machine: Machine, result: torch.Tensor | None) -> list[tuple[int, .
     return [tuple(least.get(number, 0) for number in range(result is None, sums.dim())) for least in corners]
 
 
-def _check(
-    x: Argument,
-    result: object,
-    expected: Bounded,
-    scales: list[Any],
-    setup: Setup,
-    v: Variant,
-    case: Case,
-    machine: Machine,
-) -> float:
+def _check(x: Argument, result: object, expected: Bounded, scales: list[Any], setup: Setup, machine: Machine) -> float:
     """Raise `Fault` for a result that is not what the contract says; the error as a part of what is allowed.
 
     A quantised result, or its `scales`, is compared with the value that was to be quantised.
     """
-    label, tensor = _tensor(x, setup, v, case, result)
-    quantised = v.quantised if x.name in ("out", OUT_SCALE) else None
-    scattered = case.scattered and x.name in ("out", OUT_SCALE)
+    label, tensor = _tensor(x, setup, result)
+    quantised = setup.variant.quantised if x.name in ("out", OUT_SCALE) else None
+    scattered = setup.case.scattered and x.name in ("out", OUT_SCALE)
     divided = "T" in x.extents
     if divided:
-        total = sizes_of(v, case)["T"]
-        used = max((last for _, last in spans(case.offsets(total), total)), default=0)
+        total = setup.sizes["T"]
+        used = max((last for _, last in spans(setup.case.offsets(total), total)), default=0)
         # The row of the result for each row of the product, which keeps what it held where that has no row.
         places = setup.tensors["scatter"].view[:used] if scattered else torch.arange(used, device=tensor.device)
         there = (places >= 0) & (places < len(tensor))
@@ -299,19 +289,18 @@ def _check(
         verdict = compare_scales(tensor, expected, quantised)
     else:
         # Nothing has checked the scales yet.
-        _tensor(call(v).outputs[-1], setup, v, case, scales[0])
+        _tensor(call(setup.variant).outputs[-1], setup, scales[0])
         verdict = compare_elements(tensor, scales[0][places] if divided else scales[0], expected, quantised)
     if verdict.fault is not None:
         raise Fault(verdict.fault if x.name == "out" else f"{label}: {verdict.fault}")
     return verdict.ratio
 
 
-def _tensor(x: Argument, setup: Setup, v: Variant, case: Case, result: object) -> tuple[str, torch.Tensor]:
+def _tensor(x: Argument, setup: Setup, result: object) -> tuple[str, torch.Tensor]:
     """A result's name and tensor; raise `Fault` unless it has its shape, type and layout, as it was given."""
-    label, sizes = "the result" if x.name == "out" else x.name, sizes_of(v, case)
-    shape = x.sizes(sizes)
-    if case.scattered and x.name in ("out", OUT_SCALE):
-        shape = (sizes["S"], *shape[1:])
+    label, shape = "the result" if x.name == "out" else x.name, x.sizes(setup.sizes)
+    if setup.case.scattered and x.name in ("out", OUT_SCALE):
+        shape = (setup.sizes["S"], *shape[1:])
     if not isinstance(result, torch.Tensor):
         raise Fault(f"the launcher returned {type(result).__name__}, not a tensor")
     given = setup.outputs.get(x.name)

@@ -60,10 +60,9 @@ def right_case(kernel: Kernel, row: int) -> Case:
     return fit.case("right", "the valid call that the refusals change", m, n, k)
 
 
-def right_call(setup: Setup, case: Case) -> dict[str, Any]:
+def right_call(setup: Setup) -> dict[str, Any]:
     """The keywords of a valid call."""
-    given = {"a": setup.a.view, "b": setup.b.view, "config": case.row}
-    return given | setup.results | setup.operands
+    return {"a": setup.a.view, "b": setup.b.view, "config": setup.case.row} | setup.keywords
 
 
 def refusals(kernel: Kernel, case: Case, configs: tuple[Any, ...], *, hardware: bool) -> Iterator[Refusal]:

@@ -22,7 +22,7 @@ from triton.runtime.jit import JITFunction
 from generator.emit.loading import taken_for_memory
 from generator.language.targets import TARGETS
 from generator.plan.kernels import Kernel
-from generator.verify.case_setup import prepare
+from generator.verify.case_setup import Setup
 from generator.verify.launches import CompiledLaunch
 
 
@@ -125,9 +125,9 @@ def specialise(module: ModuleType, kernel: Kernel, launch: CompiledLaunch, targe
 
     Raises what the launcher raises.
     """
-    setup = prepare(kernel, launch.case, torch.device("meta"))
+    setup = Setup(kernel, launch.case, torch.device("meta"))
     with _captured(target) as captured, taken_for_memory(module):
-        module.gemm(setup.a.view, setup.b.view, **setup.operands, **setup.results, config=launch.row)
+        module.gemm(setup.a.view, setup.b.view, **setup.keywords, config=launch.row)
     expected = 1 + kernel.variant.traits.twice
     if len(captured) != expected:
         raise NotLaunched(f"the launcher came to {len(captured)} launches, expected {expected}")

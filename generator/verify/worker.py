@@ -16,7 +16,7 @@ from generator.emit.manifest_reader import Rendered, remembered
 from generator.language.errors import CallError
 from generator.plan.kernels import Kernel
 from generator.problem.poisoned_operands import SHORT_OF_MEMORY, shortage
-from generator.verify.case_setup import prepare
+from generator.verify.case_setup import Setup
 from generator.verify.case_sizes import Case, leading_extents
 from generator.verify.cases import cases, contract_cases, smallest_row
 from generator.verify.execute import Gpu, Interpreter, Machine, Outcome, describe, run_case
@@ -163,8 +163,8 @@ class _Work:
 
     def refused(self, module: Any, kernel: Kernel, case: Case, refusal: Refusal) -> str | None:
         """What is wrong with how a wrong call was answered, or None."""
-        setup = prepare(kernel, case, self.machine.device)
-        call = refusal.spoilt(right_call(setup, case))
+        setup = Setup(kernel, case, self.machine.device)
+        call = refusal.spoilt(right_call(setup))
         spoilt = {name: call.get(name) for name in setup.outputs}
         try:
             # `running` lets nothing be written: the refusal comes before the launch.
@@ -188,8 +188,8 @@ class _Work:
 
     def said_by_refusal(self, module: Any, kernel: Kernel, case: Case, refusal: Refusal) -> str | None:
         """What is wrong with `refusal()`, by which the family's function finds a sibling, or None."""
-        setup = prepare(kernel, case, self.machine.device)
-        call = right_call(setup, case)
+        setup = Setup(kernel, case, self.machine.device)
+        call = right_call(setup)
         call.pop("config")
         before = module.CALL.refusal(**call)
         if before is not None:

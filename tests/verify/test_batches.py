@@ -8,7 +8,7 @@ from generator.problem.accumulation_bounds import accumulation_error
 from generator.problem.grouping import spans
 from generator.problem.reference import references
 from generator.verify import execute
-from generator.verify.case_setup import prepare
+from generator.verify.case_setup import Setup
 from generator.verify.cases import cases
 from generator.verify.launches import launches
 from generator.verify.refusals import right_case
@@ -36,7 +36,7 @@ GROUPS, GROUPS_DESCRIPTORS = (NAME.format("gmm", how) for how in ("tiled_pointer
 def test_operands_lie_as_their_case_says(family):
     kernel = family.by_name[TILED]
     found = {case.name: case for case in cases(kernel, hardware=False)}
-    setups = {name: prepare(kernel, case, torch.device("meta")) for name, case in found.items() if "batch" in name}
+    setups = {name: Setup(kernel, case, torch.device("meta")) for name, case in found.items() if "batch" in name}
     shapes = {name: tuple(setup.a.view.shape) for name, setup in setups.items()}
     assert shapes["batch"][0] == 5 and shapes["batch-empty"][0] == 0 and shapes["batch-one"][0] == 1
     assert setups["batch-repeats-b"].b.view.stride(0) == 0 != setups["batch-repeats-b"].a.view.stride(0)
@@ -76,7 +76,7 @@ def test_the_bound_of_a_batch_is_that_of_each_matrix():
 def test_the_reference_is_that_of_each_group(family):
     kernel = family.by_name[GROUPS]
     case = next(case for case in cases(kernel, hardware=False) if case.name == "groups-descending")
-    setup = prepare(kernel, case, torch.device("cpu"))
+    setup = Setup(kernel, case, torch.device("cpu"))
     found, saved = references(kernel.variant, setup.a.view, setup.b.view, setup.read, hardware=False)
     offsets = setup.tensors["offsets"].view.tolist()
     a, b = setup.a.view.double(), setup.b.view.double()
@@ -128,7 +128,7 @@ def test_a_function_is_held_to_the_rounding_of_the_kernel_that_it_runs(tmp_path)
     several = rendered(tmp_path, "several", DECODED)
     among = {name: kernel for name, kernel in several.by_name.items() if "rcr_none" in name}
     tiled = next(kernel for kernel in among.values() if not kernel.variant.traits.decodes)
-    setup = prepare(tiled, right_case(tiled, 0), torch.device("cpu"))
+    setup = Setup(tiled, right_case(tiled, 0), torch.device("cpu"))
     asked = []
 
     class Function:
