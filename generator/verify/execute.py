@@ -5,7 +5,6 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,24 +19,13 @@ from generator.problem.compare import Fault, compare, results_of
 from generator.problem.element_types import torch_type
 from generator.problem.error_propagation import Bounded
 from generator.problem.grouping import spans
-from generator.problem.poisoned_operands import INTEGER_POISON, SHORT_OF_MEMORY, poison, shortage, unwritten
+from generator.problem.poisoned_operands import INTEGER_POISON, poison, unwritten
 from generator.problem.quantised_values import compare_elements, compare_scales
 from generator.problem.reference import references
 from generator.verify.case_setup import Setup
 from generator.verify.case_sizes import Case
 from generator.verify.gpu import architecture
 from generator.verify.tile_order import wrong_order
-
-Launcher = Callable[..., Any]
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a case: `fault` or `not_run` says why it did not pass; `worst_error` as in `jobs.JobResult`."""
-
-    fault: str | None = None
-    not_run: str | None = None
-    worst_error: float = 0.0
 
 
 class _Fresh(TorchFunctionMode):
@@ -151,71 +139,57 @@ class Gpu(Machine):
         return False
 
 
-def run_case(
-    launcher: Launcher,
-    configs: tuple[Any, ...],
-    kernel: Kernel,
-    case: Case,
-    machine: Machine,
-    among: Mapping[str, Kernel] | None = None,
-) -> Outcome:
-    """Call `launcher` as `case` says and check all that it did.
+def run_case(module: Any, kernel: Kernel, case: Case, machine: Machine, among: Mapping[str, Kernel]) -> float:
+    """Call `gemm` of `module` as `case` says, and check all that it did; the largest ratio of an error to its bound.
 
-    A contract's function chooses `among` these kernels, by name.
+    A contract's function chooses `among` these kernels, by name. Raises `Fault` for what is wrong, one of
+    SHORT_OF_MEMORY if there is no memory for the operands, and whatever the launcher raises.
     """
-    try:
-        run = partial(_call, launcher, configs, machine)
-        setup = Setup(kernel, case, machine.device)
-        v = _chosen(launcher, setup, among or {}, kernel).variant
-        expected, *beside = references(v, setup.a.view, setup.b.view, setup.read, hardware=machine.hardware)
-        result, outputs = results_of(v.epilogue, run(setup))
-        # A quantised result's scales are compared with what was to be quantised, as the result is.
-        scales = outputs[len(beside) :]
-        wanted = [expected, *beside, *[expected] * len(scales)]
-        checked = zip(call(v).results, [result, *outputs], wanted, strict=True)
-        worst = max(_check(*each, scales, setup, machine) for each in checked)
-        if case.row is not None and not case.scattered:
-            corners = _corners(machine, None if v.traits.joins else result)
-            matrices = setup.sizes.get(v.products.count, 1)
-            groups = spans(case.offsets(case.sizes[0]), case.sizes[0]) if v.products.divided == "M" else None
-            fault = wrong_order(v, kernel.tiles[case.row], case.sizes, matrices, corners, groups)
-            if fault is not None:
-                raise Fault(fault)
-        stores = machine.region(result)
-        if v.symmetric and stores is not None and stores.again:
-            raise Fault(f"{stores.again} elements of the result were stored twice")
-        if case.repeat and machine.hardware and kernel.variant.traits.repeatable:
-            again, outputs_again = results_of(v.epilogue, run(Setup(kernel, case, machine.device)))
-            pairs = zip([result, *outputs], [again, *outputs_again], strict=True)
-            if not all(
-                torch.equal(x.contiguous().view(torch.uint8), y.contiguous().view(torch.uint8)) for x, y in pairs
-            ):
-                raise Fault("a second call on the same operands gave other bytes, and the kernel promises the same")
-        # No byte may be written around the operands and the results.
-        changed = [operand.changed() for operand in setup.inputs]
-        for fault in changed + [operand.margins_changed() for operand in setup.outputs.values()]:
-            if fault is not None:
-                raise Fault(fault)
-    except SHORT_OF_MEMORY as error:
-        return Outcome(not_run=shortage(error))
-    except Fault as error:
-        return Outcome(fault=str(error))
-    except Exception as error:
-        return Outcome(fault=describe(error))
-    return Outcome(worst_error=worst)
+    run = partial(_call, module, machine)
+    setup = Setup(kernel, case, machine.device)
+    v = _chosen(module.gemm, setup, among, kernel).variant
+    expected, *beside = references(v, setup.a.view, setup.b.view, setup.read, hardware=machine.hardware)
+    result, outputs = results_of(v.epilogue, run(setup))
+    # A quantised result's scales are compared with what was to be quantised, as the result is.
+    scales = outputs[len(beside) :]
+    wanted = [expected, *beside, *[expected] * len(scales)]
+    checked = zip(call(v).results, [result, *outputs], wanted, strict=True)
+    worst = max(_check(*each, scales, setup, machine) for each in checked)
+    if case.row is not None and not case.scattered:
+        corners = _corners(machine, None if v.traits.joins else result)
+        matrices = setup.sizes.get(v.products.count, 1)
+        groups = spans(case.offsets(case.sizes[0]), case.sizes[0]) if v.products.divided == "M" else None
+        fault = wrong_order(v, kernel.tiles[case.row], case.sizes, matrices, corners, groups)
+        if fault is not None:
+            raise Fault(fault)
+    stores = machine.region(result)
+    if v.symmetric and stores is not None and stores.again:
+        raise Fault(f"{stores.again} elements of the result were stored twice")
+    if case.repeat and machine.hardware and kernel.variant.traits.repeatable:
+        again, outputs_again = results_of(v.epilogue, run(Setup(kernel, case, machine.device)))
+        pairs = zip([result, *outputs], [again, *outputs_again], strict=True)
+        if not all(torch.equal(x.contiguous().view(torch.uint8), y.contiguous().view(torch.uint8)) for x, y in pairs):
+            raise Fault("a second call on the same operands gave other bytes, and the kernel promises the same")
+    # No byte may be written around the operands and the results.
+    changed = [operand.changed() for operand in setup.inputs]
+    for fault in changed + [operand.margins_changed() for operand in setup.outputs.values()]:
+        if fault is not None:
+            raise Fault(fault)
+    return worst
 
 
-def _chosen(function: Launcher, setup: Setup, among: Mapping[str, Kernel], otherwise: Kernel) -> Kernel:
+def _chosen(function: Any, setup: Setup, among: Mapping[str, Kernel], otherwise: Kernel) -> Kernel:
     """The kernel that a contract's function runs, where some of its kernels round B once more, when they decode it."""
     if len({kernel.variant.traits.decodes for kernel in among.values()}) < 2:
         return otherwise
-    which: Callable[..., tuple[str, object]] = function.which  # type: ignore[attr-defined]
-    name, _ = which(setup.a.view, setup.b.view, **setup.keywords)
+    name, _ = function.which(setup.a.view, setup.b.view, **setup.keywords)
     return among.get(name, otherwise)
 
 
 def describe(error: BaseException) -> str:
-    """An exception of a kernel or launcher, with the line of the file that raised it."""
+    """A fault, or an exception of a kernel or launcher with the line of the file that raised it."""
+    if isinstance(error, Fault):
+        return str(error)
     if type(error).__name__ == "InterpreterError" and error.__cause__ is not None:
         # It says no more than what it wraps.
         return describe(error.__cause__)
@@ -226,13 +200,13 @@ def describe(error: BaseException) -> str:
     return f"{text} (line {rendered[-1].lineno}: {rendered[-1].line})" if rendered else text
 
 
-def _call(launcher: Launcher, configs: tuple[Any, ...], machine: Machine, setup: Setup) -> object:
+def _call(module: Any, machine: Machine, setup: Setup) -> object:
     arguments, case = setup.keywords, setup.case
     if case.row is not None:
         # A row by its index, and by itself where it is not the row that most cases run on.
-        arguments["config"] = dict(configs[case.row]) if case.name.startswith("row") else case.row
+        arguments["config"] = dict(module.CONFIGS[case.row]) if case.name.startswith("row") else case.row
     with machine.running(setup):
-        return launcher(setup.a.view, setup.b.view, **arguments)
+        return module.gemm(setup.a.view, setup.b.view, **arguments)
 
 
 def _corners(machine: Machine, result: torch.Tensor | None) -> list[tuple[int, ...]]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections import Counter
-from collections.abc import Iterable
-from types import ModuleType, SimpleNamespace
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from generator.problem.poisoned_operands import SHORT_OF_MEMORY, shortage
 from generator.verify.case_setup import Setup
 from generator.verify.case_sizes import Case, leading_extents
 from generator.verify.cases import cases, contract_cases, smallest_row
-from generator.verify.execute import Gpu, Interpreter, Machine, Outcome, describe, run_case
+from generator.verify.execute import Gpu, Interpreter, Machine, describe, run_case
 from generator.verify.gpu import versions
 from generator.verify.jobs import Failure, Job, JobResult
 from generator.verify.level_scope import why_not, why_not_run
@@ -86,8 +87,15 @@ class _Work:
             full=self.full,
         )
 
-    def done(self, case: str, reason: str, fault: str | None) -> None:
-        """Count a case that was run, which failed if there is a fault."""
+    def attempt(self, case: str, reason: str, run: Callable[[], str | None]) -> None:
+        """Count a case, which fails with what `run` returns or raises; it is not proved without memory for it."""
+        try:
+            fault = run()
+        except SHORT_OF_MEMORY as error:
+            self.not_proved.append((case, shortage(error)))
+            return
+        except Exception as error:
+            fault = describe(error)
         self.count += 1
         if fault is not None:
             self.failures.append(Failure(case, reason, fault))
@@ -118,48 +126,42 @@ class _Work:
         wrong = refusals(kernel, case, tuple(module.CONFIGS), hardware=self.machine.hardware)
         self.refusals(module, kernel, case, wrong)
         if kernel.select == "autotune" and len(kernel.tiles) > 1 and self.job.takes("tuner"):
-            self.done("tuner", "the tuner tries the rows that take the sizes", tuner_fault(module, kernel))
+            self.attempt("tuner", "the tuner tries the rows that take the sizes", partial(tuner_fault, module, kernel))
         self.rows[self.full] += self.count - before
 
     def contract(self) -> None:
         """The function of one contract, which picks among its kernels."""
         kernels, device = self.family.contracts[self.job.name], self.machine.architecture
         here = [kernel for kernel in kernels if why_not_run(kernel, device) is None]
-        function = getattr(load_family(self.job.folder), self.job.name)
+        module = SimpleNamespace(gemm=getattr(load_family(self.job.folder), self.job.name), CONFIGS=())
         among = {kernel.name: kernel for kernel in here}
         for kernel, case in contract_cases(here, hardware=self.machine.hardware):
             if self.job.takes(case.name):
-                self.add(kernel, case, run_case(function, (), kernel, case, self.machine, among))
+                self.case(module, kernel, case, among)
         reason = "config reaches the kernel that is picked"
         wrong = Refusal("config", reason, ("config",), lambda call: {"config": 10**6})
-        self.refusals(SimpleNamespace(gemm=function), *next(iter(contract_cases(here, hardware=False))), [wrong])
+        self.refusals(module, *next(iter(contract_cases(here, hardware=False))), [wrong])
 
-    def case(self, module: ModuleType, kernel: Kernel, case: Case) -> None:
-        with self.lock if case.huge and self.machine.hardware else contextlib.nullcontext():
-            self.add(kernel, case, run_case(module.gemm, tuple(module.CONFIGS), kernel, case, self.machine))
-            if case.huge and self.machine.hardware:
-                torch.cuda.empty_cache()
+    def case(self, module: Any, kernel: Kernel, case: Case, among: Mapping[str, Kernel] = {}) -> None:
+        """One call of the launcher of `module`."""
 
-    def add(self, kernel: Kernel, case: Case, outcome: Outcome) -> None:
-        if outcome.not_run is not None:
-            self.not_proved.append((case.name, outcome.not_run))
-            return
-        self.worst = max(self.worst, outcome.worst_error)
+        def run() -> None:
+            self.worst = max(self.worst, run_case(module, kernel, case, self.machine, among))
+
         front = leading_extents(kernel.variant, case)
         sizes = f"{'B, ' * len(front)}M, N, K = {', '.join(map(str, (*front, *case.sizes)))}"
-        self.done(case.name, f"{case.reason} ({sizes})", outcome.fault)
+        with self.lock if case.huge and self.machine.hardware else contextlib.nullcontext():
+            self.attempt(case.name, f"{case.reason} ({sizes})", run)
+            if case.huge and self.machine.hardware:
+                torch.cuda.empty_cache()
 
     def refusals(self, module: Any, kernel: Kernel, case: Case, wrong: Iterable[Refusal]) -> None:
         """Every call that the launcher of `module` must turn down, made from the valid call `case`."""
         for refusal in wrong:
             name = f"refuse-{refusal.name}"
             if self.job.takes(name):
-                try:
-                    fault = self.refused(module, kernel, case, refusal)
-                except SHORT_OF_MEMORY as error:
-                    self.not_proved.append((name if self.job.contract else "refusals", shortage(error)))
-                    return
-                self.done(name, f"must be refused: {refusal.reason}", fault)
+                run = partial(self.refused, module, kernel, case, refusal)
+                self.attempt(name, f"must be refused: {refusal.reason}", run)
 
     def refused(self, module: Any, kernel: Kernel, case: Case, refusal: Refusal) -> str | None:
         """What is wrong with how a wrong call was answered, or None."""

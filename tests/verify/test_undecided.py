@@ -135,7 +135,7 @@ def busy_gpu(folder, name, contract, case):
     ("name", "contract", "case", "told"),
     [
         (KERNEL, False, "primes", "primes"),
-        (KERNEL, False, "refuse-*", "refusals"),
+        (KERNEL, False, "refuse-cpu", "refuse-cpu"),
         (FUNCTION, True, "refuse-config", "refuse-config"),
     ],
 )
