@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from types import ModuleType
 
-import triton
-
 from generator.emit.loading import load_kernel
 from generator.emit.manifest_reader import remembered
-from generator.language.model import Tile, Variant
-from generator.language.targets import TARGETS
-from generator.plan import legality
 from generator.plan.kernels import Kernel
-from generator.plan.resources import TENSOR_MEMORY, tensor_memory, widths
-from generator.plan.shared_memory import BARRIERS, shared_memory
+from generator.plan.resources import widths
+from generator.problem.compare import Fault
 from generator.verify.execute import describe
 from generator.verify.expectations import faults
 from generator.verify.gpu import versions
@@ -62,35 +58,35 @@ class _Work:
         self.compiled: dict[str, MachineCode | CompileError] = {}
 
     def run(self) -> None:
-        try:
+        with self.failing("import", "the file is imported"):
             module = load_kernel(self.job.file)
-        except Exception as error:
-            self.failures.append(Failure("import", "the file is imported", describe(error)))
-            return
-        for launch in launches(self.kernel, self.target):
-            if self.job.takes(launch.name):
-                self.count += 1
-                try:
-                    self.launch(module, launch)
-                except Exception as error:
-                    self.fail(launch, str(error) if isinstance(error, CompileError) else describe(error))
-        if not self.failures:
-            try:
-                wrong = offered_fault(module, self.kernel, self.target)
-            except Exception as error:
-                wrong = describe(error)
-            if wrong is not None:
-                self.failures.append(Failure("offered", "the launcher takes what the target can run", wrong))
+            for launch in launches(self.kernel, self.target):
+                if self.job.takes(launch.name):
+                    self.count += 1
+                    reason = f"{launch.case.reason} (configuration {launch.row}: {launch.row_label})"
+                    with self.failing(launch.name, reason):
+                        for fault in self.faults(module, launch):
+                            self.failures.append(Failure(launch.name, reason, fault))
+            if not self.failures:
+                with self.failing("offered", "the launcher takes what the target can run"):
+                    if wrong := offered_fault(module, self.kernel, self.target):
+                        raise Fault(wrong)
 
-    def launch(self, module: ModuleType, launch: CompiledLaunch) -> None:
-        """Compile a launch and check it; launches with the same specialisation are compiled once."""
+    @contextmanager
+    def failing(self, case: str, reason: str) -> Iterator[None]:
+        """Within, whatever is raised is a failure of the case."""
+        try:
+            yield
+        except Exception as error:
+            self.failures.append(Failure(case, reason, describe(error)))
+
+    def faults(self, module: ModuleType, launch: CompiledLaunch) -> Iterator[str]:
+        """What is wrong with a launch and its code; launches with the same specialisation are compiled once."""
         wanted = specialise(module, self.kernel, launch, self.target)
-        for fault in self.launched(module, launch, wanted):
-            self.fail(launch, fault)
+        yield from self.launched(module, launch, wanted)
         code = functools.reduce(MachineCode.beside, [self.compile(each, launch) for each in wanted])
         self.measured.append((launch.name, code.figures))
-        for fault in self.faults(launch, code):
-            self.fail(launch, fault)
+        yield from faults(self.kernel, launch, self.target, code)
 
     def compile(self, wanted: Specialisation, launch: CompiledLaunch) -> MachineCode:
         if wanted.key not in self.compiled:
@@ -128,35 +124,3 @@ class _Work:
             without = specialise(module, self.kernel, number, self.target)
             if [each.key for each in without] != [each.key for each in wanted]:
                 yield "a scalar tensor on another device is passed to the kernel, which cannot read it there"
-
-    def faults(self, launch: CompiledLaunch, code: MachineCode) -> Iterator[str]:
-        """Messages about resources and instructions of the machine code that break the expectations."""
-        target, v, tile = TARGETS[self.target], self.kernel.variant, launch.tile
-        if launch.case.name == REFUSED:
-            fits = code.shared <= target.shared_memory and code.tensor_memory <= TENSOR_MEMORY
-            # It is correct to refuse memory that only other versions of the compiler need.
-            sure = shared_memory(v, tile, self.target, surely=True) > target.shared_memory
-            if fits and (sure or tensor_memory(v, tile, self.target) > TENSOR_MEMORY):
-                reason = legality.too_much_memory(v, tile, self.target)
-                yield f"the legality table refuses this configuration ({reason}), but it needs {code.shared} bytes"
-            return
-        if code.shared > target.shared_memory:
-            yield f"it needs {code.shared} bytes of shared memory, and {self.target} has {target.shared_memory}"
-        # Versions of Triton differ in barriers and padding, but not by a whole tile.
-        needed = shared_memory(v, tile, self.target) + BARRIERS + _held_longer(v, tile)
-        if launch.case.name == "aligned" and code.shared > needed:
-            yield f"it needs {code.shared} bytes of shared memory, and the formula predicts at most {needed}"
-        if code.tensor_memory > TENSOR_MEMORY:
-            yield f"it needs {code.tensor_memory} columns of tensor memory, and {self.target} has {TENSOR_MEMORY}"
-        yield from faults(self.kernel, launch, self.target, code)
-
-    def fail(self, launch: CompiledLaunch, message: str) -> None:
-        configuration = f"configuration {launch.row}: {launch.row_label}"
-        self.failures.append(Failure(launch.name, f"{launch.case.reason} ({configuration})", message))
-
-
-def _held_longer(v: Variant, tile: Tile) -> int:
-    """Bytes of a stage that Triton 3.8 alone, for tf32x3, frees later than other versions do."""
-    if not triton.__version__.startswith("3.8.") or v.dtype.precision != "tf32x3":
-        return 0
-    return (tile.m + tile.n) * tile.k * v.dtype.stored_a.bits // 8

@@ -1,28 +1,33 @@
-"""The instructions that a launch's machine code must and must not contain, derived from the spec and not the text."""
+"""The resources and instructions that a launch's machine code may and must have, from the spec and not the text."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
+import triton
+
 from generator.epilogue.gated_units import CONCATENATED
 from generator.language.elements import ELEMENTS
 from generator.language.model import Tile, Variant
 from generator.language.targets import TARGETS
 from generator.lowering import approximate_math
+from generator.plan import legality
 from generator.plan.configurations import STRIP
 from generator.plan.default_configurations import defaults
 from generator.plan.kernels import Kernel
 from generator.plan.resources import (
+    TENSOR_MEMORY,
     in_registers,
     matrix_instruction,
     registers,
     registers_of_operands,
     registers_of_sums,
+    tensor_memory,
     widths,
 )
-from generator.plan.shared_memory import copied_ahead, registers_of_loads
-from generator.verify.launches import CompiledLaunch
+from generator.plan.shared_memory import BARRIERS, copied_ahead, registers_of_loads, shared_memory
+from generator.verify.launches import REFUSED, CompiledLaunch
 from generator.verify.machine_code import MachineCode
 
 #: The instructions that multiply tiles.
@@ -44,7 +49,11 @@ _NEVER_PROMOTED = 2**30
 
 def faults(kernel: Kernel, launch: CompiledLaunch, target: str, code: MachineCode) -> Iterator[str]:
     """Messages about what is wrong with the machine code of one launch."""
+    if launch.case.name == REFUSED:
+        yield from _fits(kernel.variant, launch.tile, target, code)
+        return
     v = kernel.variant.multiplied
+    yield from _resources(kernel.variant, launch, target, code)
     yield from _multiplies(v, launch, target, code)
     yield from _overwrites(code)
     yield from _copies(v, launch, target, code)
@@ -57,6 +66,35 @@ def faults(kernel: Kernel, launch: CompiledLaunch, target: str, code: MachineCod
     bound = spill_bound(kernel.variant, launch, target)
     if bound is not None and code.spilled > bound:
         yield f"{code.spilled} bytes spilled per thread, more than {bound}"
+
+
+def _fits(v: Variant, tile: Tile, target: str, code: MachineCode) -> Iterator[str]:
+    """A configuration that the legality table refuses must not fit."""
+    limit = TARGETS[target].shared_memory
+    # It is correct to refuse memory that only other versions of the compiler need.
+    sure = shared_memory(v, tile, target, surely=True) > limit or tensor_memory(v, tile, target) > TENSOR_MEMORY
+    if sure and code.shared <= limit and code.tensor_memory <= TENSOR_MEMORY:
+        reason = legality.too_much_memory(v, tile, target)
+        yield f"the legality table refuses this configuration ({reason}), but it needs {code.shared} bytes"
+
+
+def _resources(v: Variant, launch: CompiledLaunch, target: str, code: MachineCode) -> Iterator[str]:
+    limit = TARGETS[target].shared_memory
+    if code.shared > limit:
+        yield f"it needs {code.shared} bytes of shared memory, and {target} has {limit}"
+    # Versions of Triton differ in barriers and padding, but not by a whole tile.
+    needed = shared_memory(v, launch.tile, target) + BARRIERS + _held_longer(v, launch.tile)
+    if launch.case.name == "aligned" and code.shared > needed:
+        yield f"it needs {code.shared} bytes of shared memory, and the formula predicts at most {needed}"
+    if code.tensor_memory > TENSOR_MEMORY:
+        yield f"it needs {code.tensor_memory} columns of tensor memory, and {target} has {TENSOR_MEMORY}"
+
+
+def _held_longer(v: Variant, tile: Tile) -> int:
+    """Bytes of a stage that Triton 3.8 alone, for tf32x3, frees later than other versions do."""
+    if not triton.__version__.startswith("3.8.") or v.dtype.precision != "tf32x3":
+        return 0
+    return (tile.m + tile.n) * tile.k * v.dtype.stored_a.bits // 8
 
 
 def _multiplies(v: Variant, launch: CompiledLaunch, target: str, code: MachineCode) -> Iterator[str]:

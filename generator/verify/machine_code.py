@@ -16,6 +16,7 @@ from unittest.mock import patch
 import triton
 from triton.compiler import ASTSource
 
+from generator.problem.compare import Fault
 from generator.verify.asynchronous_products import overwriting
 from generator.verify.specialise import Specialisation, gpu_target
 
@@ -52,7 +53,7 @@ def own_cache() -> Iterator[None]:
         yield
 
 
-class CompileError(Exception):
+class CompileError(Fault):
     """The compiler rejected a kernel; the message is the compiler's."""
 
 

@@ -187,7 +187,7 @@ def plan_of(
     jobs = plan(families, levels, only, case, targets)
     _refuse_idle(jobs, only, wanted or (), given)
     # Computed for the whole run: every shard then agrees on what a level leaves out.
-    aside = out_of_reach(jobs, families, architecture() if "gpu" in levels else None)
+    aside = out_of_reach(jobs, families, here()[1] if "gpu" in levels else None)
     chosen, choices = covered(jobs, families, coverage, aside, ("compile",) if plugin else LEVELS)
     # Of each part what is lacking: parts that are recorded in turn stay the same.
     mine = shard_of(chosen, *part, cost)
@@ -211,7 +211,7 @@ def _lacking(
     """The jobs that the record in `path` lacks, and those in `aside`; raises `CallError` for another machine's."""
     record = proof_records.read(path)
     runs = {"device": device} if device and any(job.level == "gpu" for job in jobs) else {}
-    proof_records.require_same_machine(path, record, _versions() | runs)
+    proof_records.require_same_machine(path, record, here()[2] | runs)
     return proof_records.lacking(jobs, families, record, aside)
 
 
@@ -312,22 +312,15 @@ def default_levels(device: str | None) -> tuple[str, ...]:
 
 def gpu() -> str | None:
     """The name of the GPU that torch sees, or None."""
-    return _device()[0]
-
-
-def architecture() -> str | None:
-    """The architecture of that GPU as a target's name, such as `sm90`, or None."""
-    return _device()[1]
-
-
-def _versions() -> dict[str, str]:
-    """The versions of Python, torch and Triton, as a result's place has them."""
-    return _device()[2]
+    return here()[0]
 
 
 @cache
-def _device() -> tuple[str | None, str | None, dict[str, str]]:
-    """All three, queried in a separate process, so that this process does not initialise CUDA."""
+def here() -> tuple[str | None, str | None, dict[str, str]]:
+    """The GPU's name and its architecture as a target, such as `sm90`, or None; the versions as a result's place has.
+
+    They are queried in a separate process, so that this process does not initialise CUDA.
+    """
     if importlib.util.find_spec("torch") is None:
         raise lacks("verify", "torch", "verify")
     command = own_command("generator.verify.gpu")

@@ -165,7 +165,7 @@ def test_the_command_line_says_what_is_recorded(rendered, tmp_path, cli, monkeyp
     assert said.status == 0 and "recorded" not in said.out and path.exists()
     said = cli(*call)
     assert said.status == 0 and said.out.startswith(f"1 of 1 jobs are recorded in {path}\n")
-    monkeypatch.setattr(verification_run, "_versions", lambda: {"triton": "9.9"})
+    monkeypatch.setattr(verification_run, "here", lambda: (None, None, {"triton": "9.9"}))
     proof_records.write(tmp_path / "other.json", [passed(job_of(rendered(SMALL)), **{LABEL: 40})])
     said = cli(*call[:-1], tmp_path / "other.json")
     assert said.status == 2 and "but these are of {'triton': '9.9'}; use another file" in said.err

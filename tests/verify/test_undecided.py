@@ -59,8 +59,7 @@ def workers(monkeypatch):
                 pass
 
         monkeypatch.setattr(worker_pool, "Pool", Pool)
-        monkeypatch.setattr(verification_run, "gpu", lambda: "a GPU")
-        monkeypatch.setattr(verification_run, "architecture", lambda: "sm90")
+        monkeypatch.setattr(verification_run, "here", lambda: ("a GPU", "sm90", {}))
 
     return stand_in
 
@@ -287,11 +286,11 @@ def test_a_manifest_without_kernels_is_refused(verify):
 def test_a_torch_that_cannot_be_asked_for_a_gpu_is_told(monkeypatch):
     """It is not a machine without one."""
     broken = type("Done", (), {"returncode": 1, "stdout": "", "stderr": "Traceback\nImportError: libcudart"})
-    verification_run._device.cache_clear()
+    verification_run.here.cache_clear()
     monkeypatch.setattr(verification_run.subprocess, "run", lambda *arguments, **rest: broken)
     with pytest.raises(CallError, match="torch cannot query the GPU: ImportError: libcudart"):
         verification_run.gpu()
-    verification_run._device.cache_clear()
+    verification_run.here.cache_clear()
 
 
 def test_only_that_matches_nothing_of_one_family_says_so(descriptors, verify, workers):
