@@ -33,7 +33,6 @@ from generator.plan import legality
 from generator.plan.devices import Device
 from generator.plan.kernels import Kernel
 from generator.runtime.prepare import several
-from generator.verify.offered_rows import claimed_device
 from generator.verify.specialise import claimed
 
 
@@ -133,8 +132,7 @@ def standing_in_for(device: Device) -> Iterator[None]:
         "memory_bus_width": 8,
     }
     with (
-        claimed(device.target),
-        claimed_device(device.target, device.name, **properties),
+        claimed(device.target, device.name, **properties),
         patch.object(torch.cuda, "_lazy_init", lambda: None),
         patch.object(torch.cuda, "device", lambda device: nullcontext()),
     ):

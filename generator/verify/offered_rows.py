@@ -2,39 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import ModuleType, SimpleNamespace
-from typing import Any
-from unittest.mock import patch
+from types import ModuleType
 
 import torch
 
-from generator.language.targets import TARGETS
 from generator.plan import legality
 from generator.plan.kernels import Kernel
 from generator.verify.case_sizes import Fit
 from generator.verify.manifest_configurations import configuration_of, takes
-
-
-@contextmanager
-def claimed_device(target: str, name: str = "", **others: int | float) -> Iterator[None]:
-    """Make torch report that the current device is a GPU of the target, whether or not a GPU is present.
-
-    `name` is the device's, by default the target; `others` are further properties, or other ones.
-    """
-    has = TARGETS[target]
-    major, minor = divmod(has.capability, 10)
-    memory = dict.fromkeys(("shared_memory_per_block", "shared_memory_per_block_optin"), has.shared_memory)
-    known: dict[str, Any] = {"name": name or target, "multi_processor_count": 1, **memory, **others}
-    properties = SimpleNamespace(major=major, minor=minor, gcnArchName=target, **known)
-    with (
-        patch.object(torch.cuda, "current_device", lambda: 0),
-        patch.object(torch.cuda, "get_device_name", lambda device=None: properties.name),
-        patch.object(torch.cuda, "get_device_properties", lambda device=None: properties),
-        patch.object(torch.version, "hip", "claimed" if has.vendor == "amd" else None),
-    ):
-        yield
+from generator.verify.specialise import claimed_device
 
 
 def forget_devices(module: ModuleType) -> None:

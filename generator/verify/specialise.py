@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -79,14 +79,33 @@ class NotLaunched(Exception):
 
 
 @contextmanager
-def claimed(target: str) -> Iterator[None]:
-    """Within, Triton and torch find one GPU of the target, which cannot run anything."""
+def claimed_device(target: str, name: str = "", **others: int | float) -> Iterator[None]:
+    """Make torch report that the current device is a GPU of the target, whether or not a GPU is present.
+
+    `name` is the device's, by default the target; `others` are further properties, or other ones.
+    """
+    has = TARGETS[target]
+    major, minor = divmod(has.capability, 10)
+    memory = dict.fromkeys(("shared_memory_per_block", "shared_memory_per_block_optin"), has.shared_memory)
+    known: dict[str, Any] = {"name": name or target, "multi_processor_count": 1, **memory, **others}
+    properties = SimpleNamespace(major=major, minor=minor, gcnArchName=target, **known)
+    with (
+        patch.object(torch.cuda, "current_device", lambda: 0),
+        patch.object(torch.cuda, "get_device_name", lambda device=None: properties.name),
+        patch.object(torch.cuda, "get_device_properties", lambda device=None: properties),
+        patch.object(torch.version, "hip", "claimed" if has.vendor == "amd" else None),
+    ):
+        yield
+
+
+@contextmanager
+def claimed(target: str, name: str = "", **others: int | float) -> Iterator[None]:
+    """Within, Triton and torch find one GPU of the target, which cannot run anything; as `claimed_device` has it."""
     driver.set_active(_Driver(target))
     capability = divmod(TARGETS[target].capability, 10)
-    hip = "claimed" if TARGETS[target].vendor == "amd" else None
     with (
+        claimed_device(target, name, **others),
         patch.object(torch.cuda, "get_device_capability", lambda device=None: capability),
-        patch.object(torch.version, "hip", hip),
     ):
         yield
 

@@ -18,7 +18,8 @@ from generator.plan.portfolio import tile_of
 from generator.plan.shared_memory import shared_memory
 from generator.runtime.call import kind_of
 from generator.verify.ahead_of_time import standing_in_for
-from generator.verify.offered_rows import claimed_device, offered_fault
+from generator.verify.offered_rows import offered_fault
+from generator.verify.specialise import claimed_device
 from tests.helpers import shipped
 from tests.helpers.support import BASE, render_spec
 
