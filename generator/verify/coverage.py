@@ -60,19 +60,6 @@ class Coverage:
 
 
 @dataclass(frozen=True)
-class Count:
-    """How many pairs, or triples, of axis values exist in some combination, and how many the chosen ones cover."""
-
-    noun: str
-    covered: int
-    existing: int
-
-    def text(self) -> str:
-        """`all 4,812 pairs`, or `3,600 of 4,812 pairs`."""
-        return f"{_of(self.covered, self.existing)} {self.noun}"
-
-
-@dataclass(frozen=True)
 class CoveringArray:
     """The chosen combinations, and the coverage counted in them."""
 
@@ -81,13 +68,19 @@ class CoveringArray:
     indices: tuple[int, ...]
     total: int
     axes: int
-    covered: tuple[Count, ...]
+    #: How many pairs, or triples, of axis values exist in some combination, and how many the chosen ones cover.
+    existing: Mapping[str, int]
+    covered: Mapping[str, int]
 
     def text(self) -> str:
         """One line: how many combinations of how many were chosen, and their coverage."""
-        counts = ", ".join(count.text() for count in self.covered)
         chosen = _of(len(self.indices), self.total)
-        return f"coverage {self.coverage.word}: {chosen} combinations, {counts} of {self.axes} axes"
+        return f"coverage {self.coverage.word}: {chosen} combinations, {self.counts} of {self.axes} axes"
+
+    @property
+    def counts(self) -> str:
+        """`all 4,812 pairs`, or `3,600 of 4,812 pairs`."""
+        return ", ".join(f"{_of(self.covered[noun], many)} {noun}" for noun, many in self.existing.items())
 
 
 def choose(
@@ -118,10 +111,12 @@ def choose(
         thorough = sum(sizes) * max(sizes, default=0) <= _QUICK
         indices = _array(rows, _STRENGTH[coverage.word], thorough, costs)
     chosen = [rows[index] for index in indices]
-    counts = [Count(noun, sum(_sizes(chosen, _STRENGTH[noun])), sum(existing[noun])) for noun in nouns]
-    if coverage.word in _STRENGTH and any(count.covered != count.existing for count in counts):
-        raise RuntimeError(f"covertable covers {', '.join(count.text() for count in counts)}")
-    return CoveringArray(coverage, tuple(indices), len(rows), len(axes), tuple(counts))
+    every = {noun: sum(sizes) for noun, sizes in existing.items()}
+    covered = {noun: sum(_sizes(chosen, _STRENGTH[noun])) for noun in nouns}
+    array = CoveringArray(coverage, tuple(indices), len(rows), len(axes), every, covered)
+    if coverage.word in _STRENGTH and covered != every:
+        raise RuntimeError(f"covertable covers {array.counts}")
+    return array
 
 
 def _of(part: int, whole: int) -> str:

@@ -18,8 +18,6 @@ from generator.verify.job_inputs import installed
 from generator.verify.jobs import Job, JobResult
 from generator.verify.launches import left_out
 
-#: The name of the case in the result of a job that cannot run.
-EVERY = "every case"
 #: Why the bounds level cannot prove a file that stands alone.
 _ALONE = "its file stands alone, without the table CALL that is proved; render it with 'package: plain' to prove it"
 
@@ -39,7 +37,7 @@ def out_of_reach(jobs: Iterable[Job], rendered: Sequence[Rendered], device: str 
             results[job] = JobResult(job, left_out=reason)
         elif reason is not None:
             message = f"{reason}; the {job.level} level can prove none of the requested jobs here"
-            results[job] = JobResult(job, not_proved=((EVERY, message),))
+            results[job] = JobResult(job, not_proved=(("every case", message),))
     return results
 
 

@@ -58,22 +58,6 @@ def gpu_target(target: str) -> GPUTarget:
     return GPUTarget("cuda", described.capability, described.lanes)
 
 
-class _Driver:
-    """Claims that the one device is a GPU of the target; each target is a device of its own to Triton's caches."""
-
-    def __init__(self, target: str) -> None:
-        self.target = target
-
-    def get_current_target(self) -> GPUTarget:
-        return gpu_target(self.target)
-
-    def get_current_device(self) -> str:
-        return self.target
-
-    def get_current_stream(self, device: object) -> int:
-        return 0
-
-
 class NotLaunched(Exception):
     """The launcher came to another number of launches than it should."""
 
@@ -101,7 +85,14 @@ def claimed_device(target: str, name: str = "", **others: int | float) -> Iterat
 @contextmanager
 def claimed(target: str, name: str = "", **others: int | float) -> Iterator[None]:
     """Within, Triton and torch find one GPU of the target, which cannot run anything; as `claimed_device` has it."""
-    driver.set_active(_Driver(target))
+    # Each target is a device of its own to Triton's caches.
+    driver.set_active(
+        SimpleNamespace(
+            get_current_target=lambda: gpu_target(target),
+            get_current_device=lambda: target,
+            get_current_stream=lambda device: 0,
+        )
+    )
     capability = divmod(TARGETS[target].capability, 10)
     with (
         claimed_device(target, name, **others),
