@@ -125,7 +125,7 @@ class Proof(pytest.Item):
     def runtest(self) -> None:
         """Wait for the job's result; raise if it failed or is not proved."""
         from generator.verify.jobs import JobState
-        from generator.verify.run_report import explanation
+        from generator.verify.run_report import explanation, whole_text
 
         result = self.outcomes(self.job)
         self.user_properties.append((_CACHED, result.cached))
@@ -134,25 +134,12 @@ class Proof(pytest.Item):
         if result.state is JobState.NOT_PROVED and self.config.getoption("--gemm-allow-undecided"):
             pytest.xfail(explanation(result))
         if result.state is not JobState.PASSED:
-            raise _Unproved(result)
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """The failures and cases not proved as `verify` prints them, each with the command that repeats it."""
-        if isinstance(excinfo.value, _Unproved):
-            from generator.verify.run_report import whole_text
-
-            return whole_text(excinfo.value.result)
-        return super().repr_failure(excinfo, style)
+            # As `verify` prints it: failures and cases not proved, each with the command that repeats it.
+            pytest.fail(whole_text(result), pytrace=False)
 
     def reportinfo(self) -> tuple[Path, int, str]:
         """The location of the test: the kernel's file."""
         return self.job.file, 0, self.name
-
-
-class _Unproved(Exception):
-    def __init__(self, result: JobResult) -> None:
-        super().__init__(result.job.name)
-        self.result = result
 
 
 class Outcomes:
