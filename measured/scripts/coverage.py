@@ -15,7 +15,7 @@ from pathlib import Path
 
 from generator.emit import manifest_reader
 from generator.verify.coverage import Coverage
-from generator.verify.job_selection import plan, within_reach
+from generator.verify.job_selection import covered, plan
 from generator.verify.level_scope import out_of_reach
 from tests.helpers import shipped
 
@@ -38,7 +38,7 @@ def main() -> None:
     """Plan, and write the file."""
     families = rendered()
     jobs = plan(families, ["compile"], "*", None, TARGETS)
-    _, choices = within_reach(jobs, out_of_reach(jobs, families, None), families, Coverage("pairs"))
+    _, choices = covered(jobs, families, Coverage("pairs"), out_of_reach(jobs, families, None))
     (text,) = [choice.text() for choice in choices]
     match = re.fullmatch(
         r"coverage pairs: ([\d,]+) of ([\d,]+) combinations, all ([\d,]+) pairs of ([\d,]+) axes", text
