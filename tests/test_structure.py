@@ -32,7 +32,7 @@ BOUNDS = {
     "runtime": 8292,
     "cost": 724,
     "problem": 1972,
-    "verify": 7074,
+    "verify": 6868,
     "bounds": 5496,
     "bench": 3607,
     "tune": 3479,
