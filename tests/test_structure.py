@@ -29,7 +29,7 @@ BOUNDS = {
     "plan": 3907,
     "lowering": 4445,
     "emit": 7088,
-    "runtime": 8292,
+    "runtime": 8180,
     "cost": 724,
     "problem": 1972,
     "verify": 6868,

@@ -102,8 +102,6 @@ _PARTS = {
     "memory": {"Memory", "Workspace"},
     "reduced": {"Reduction"},
 }
-#: The functions of the runtime that make a choice among configurations.
-_CHOICES = {"cheapest", "least_slowdown"}
 
 
 def _read(source: Source, line: int, call: Any) -> ReadCall:
@@ -111,7 +109,7 @@ def _read(source: Source, line: int, call: Any) -> ReadCall:
         for x in getattr(call, part) if part else (call,):
             if _maker(x) not in kinds:
                 raise NotUnderstood(line, f"CALL: {x} is none of {', '.join(sorted(kinds))}")
-    if call.choose is not None and _maker(call.choose) not in _CHOICES:
+    if call.choose is not None and _maker(call.choose) != "cheapest":
         raise NotUnderstood(line, "CALL: a choice of configurations that the runtime does not make")
     operands, memory = (tuple(map(tensor_of, x)) for x in (call.operands, call.memory))
     results = tuple(replace(tensor_of(x), kind="Result") for x in call.results)

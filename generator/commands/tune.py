@@ -43,7 +43,8 @@ def parser() -> argparse.ArgumentParser:
         type=positive,
     )
     cli.option(
-        "--complete", "measure every configuration that can run, and write to the journal only; --again then chooses and fits"
+        "--complete",
+        "measure every configuration that can run, and write to the journal only; --again then chooses and fits",
     )
     cli.option("--refine", "also measure the N best by the cost model fitted to earlier measurements")
     cli.option(

@@ -146,7 +146,6 @@ def _filled(template: str, **values: object) -> str:
 def package_source(family: Family, name: str) -> str:
     """The text of one of the files that `package_names` lists."""
     spec = family.spec
-    typical = analytic.TYPICAL_M if spec.rows_alike else ()
     if name == render.TYPED:
         return ""
     if name.startswith(f"{render.RUNTIME}/"):
@@ -175,6 +174,7 @@ def package_source(family: Family, name: str) -> str:
             tuned=bool(family.measured),
             fastest=spec.select == "fastest",
             rows_alike=spec.rows_alike,
+            typical_m=analytic.TYPICAL_M if spec.rows_alike else (),
             aten=bool(torch_operators.operators(family)),
             summed=any(kernel.variant.product == "summed" for kernel in family.kernels),
         )
@@ -211,11 +211,11 @@ def package_source(family: Family, name: str) -> str:
     elif name == render.PACK:
         body = pack_source(family_package.weights(family), family_package.converters(family))
     elif name == render.TUNED:
-        body = _filled("tuned.py.j2", baked=tuned.bake(family), typical_m=typical)
+        body = _filled("tuned.py.j2", baked=tuned.bake(family), rows_alike=spec.rows_alike)
     elif name == render.ANALYTIC:
         costs = family_costs.family_costs(family)
         not_for = [collected(f'"{how}": {{', [f'"{x}"' for x in own], "}", 4) for how, own in costs.not_for.items()]
-        body = _filled("analytic.py.j2", costs=costs, not_for=not_for, typical_m=typical)
+        body = _filled("analytic.py.j2", costs=costs, not_for=not_for)
     else:
         gradient = next(each for each in family.gradients if f"{each.file}.py" == name)
         assert gradient.chain is not None

@@ -35,7 +35,7 @@ _SPELLED = frozenset(
         *("Any", "Config", "Row", "CONFIGS", "SCALES", "TOO_LARGE", "Tensor", "TensorDescriptor", "ValueError"),
         # What the functions of a call may call.
         *("absent", "approximate", "as_bytes", "at_most", "capability", "cdiv", "cheapest", "described", "first"),
-        *("index_type", "least", "least_slowdown", "multiple", "needs_of", "next_power", "older", "on_device"),
+        *("index_type", "least", "multiple", "needs_of", "next_power", "older", "on_device"),
         *("stride", "undescribed", "unrepeatable"),
         # Memory that is allocated for a call, which launches name as they name operands.
         *("counters", "decoded", "sums", "work"),

@@ -343,7 +343,7 @@ class CallTable:
         if self.kernel.choose in (None, "fixed"):
             return ""
         if self.kernel.choose == "rows_alike":
-            return f"choose=least_slowdown(cost, {analytic.TYPICAL_M})"
+            return f"choose=cheapest(cost, {analytic.TYPICAL_M})"
         return "choose=cheapest(cost)"
 
     @property

@@ -15,7 +15,6 @@ from generator.plan.contract_call import Argument
 EXPORTS: Mapping[str, tuple[str, ...]] = {
     "arguments": ("approximate", "as_bytes", "next_power", "stride"),
     "call": ("SCALES", "Call", "Config", "Launch", "Operand", "cdiv", "cheapest", "index_type", "least"),
-    "choice": ("least_slowdown",),
     "descriptors": ("described", "undescribed"),
     "gradient_calls": ("Gradient", "Total"),
     "limits": ("absent", "at_most", "capability", "first", "multiple", "older", "unrepeatable"),

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import TypeAlias
 
 import torch
 
 from . import spreading
-from .call import Row, figures_of
+from .call import Row, figures_of, target_of
 from .launch import KernelModule
 from .ranking import Choice, Sizes
 
@@ -32,36 +32,28 @@ class Costs:
 
     `common` has the cost of a kernel by its name after the contract, and `own` by contract where it is another.
     `not_for` has the targets that a kernel is not made for. Costs of `batched` families read the number of products
-    before M. With `typical_m`, the numbers of rows for which configurations are compared, M of a call has no part in
-    the choice. `choose` is `_choose`, cached.
+    before M. `choose` is `_choose`, cached.
     """
 
-    def __init__(
-        self, common: Common, own: Own, not_for: NotFor, *, batched: bool = False, typical_m: Sequence[int] = ()
-    ) -> None:
-        self.common, self.own, self.not_for = common, own, not_for
-        self.batched, self.typical_m = batched, typical_m
+    def __init__(self, common: Common, own: Own, not_for: NotFor, *, batched: bool = False) -> None:
+        self.common, self.own, self.not_for, self.batched = common, own, not_for, batched
         self.choose = functools.lru_cache(maxsize=4096)(self._choose)
 
     def _choose(
         self,
         name: str,
         kernels: tuple[KernelModule, ...],
-        sizes: Sizes,
+        ways: tuple[Sizes, ...],
         device: torch.device,
-        skewed: tuple[Sizes, ...] = (),
+        score: spreading.Score = spreading.scores,
     ) -> Choice | None:
-        """The kernel among `kernels` and the configuration of the least cost for `sizes`, or None if none is legal.
+        """The kernel and the configuration of the least cost for the first of `ways`, or None if none is legal.
 
-        `kernels` are of the contract `name`; those without tiles have no cost, and are not chosen. `skewed` has the
-        sizes for other ways in which rows may be spread over groups (`spreading`).
+        `kernels` are of the contract `name`; those without tiles have no cost, and are not chosen. `score` is of the
+        costs for all of the sizes (`spreading`).
         """
-        costs, target, figures = self.common | self.own.get(name, {}), _target(device), figures_of(device)
-        *products, M, N, K = sizes
-        front = (math.prod(products),) if self.batched else ()
-        ways: list[Sizes] = [(typical, N, K) for typical in self.typical_m] or [(*front, M, N, K), *skewed]
-        # With typical numbers of rows no condition on a configuration reads M.
-        M = 0 if self.typical_m else M
+        costs, target, figures = self.common | self.own.get(name, {}), target_of(device), figures_of(device)
+        *_, M, N, K = ways[0]
         candidates: list[tuple[KernelModule, Row, Cost]] = []
         for kernel in kernels:
             how = kernel.__name__.rpartition("__")[2]
@@ -70,16 +62,7 @@ class Costs:
                 candidates += [(kernel, row, costs[how]) for row in rows]
         if not candidates:
             return None
-        predicted = [[cost(row, *each, *figures) for _, row, cost in candidates] for each in ways]
-        scores = (spreading.slowdowns if self.typical_m else spreading.scores)(predicted)
+        sizes = [(*[math.prod(each[:-3])] * self.batched, *each[-3:]) for each in ways]
+        scores = score([[cost(row, *each, *figures) for _, row, cost in candidates] for each in sizes])
         kernel, row, _ = candidates[scores.index(min(scores))]
         return kernel, row
-
-
-@functools.cache
-def _target(device: torch.device) -> str:
-    """The architecture of a GPU, as in `sm90` and `gfx942`."""
-    properties = torch.cuda.get_device_properties(device)
-    if torch.version.hip:
-        return properties.gcnArchName.partition(":")[0]
-    return f"sm{properties.major}{properties.minor}"

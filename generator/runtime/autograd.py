@@ -68,7 +68,7 @@ def _functions(contract: Operator) -> _Functions:
     chain = importlib.import_module(".chains", __package__).Chain(contract) if "chain" in gradient else None
     # Found here, because torch cannot trace the import of a kernel.
     products = {x: contract.function(gradient[x][0]) for x in ("a", "b")}
-    places, results, symmetric = signature.places, signature.results, gradient.get("symmetric")
+    places, results, symmetric = [*signature.places, "config"], signature.results, gradient.get("symmetric")
     grouped = "offsets" in signature.tensors
     # Whether the product is the transposed gradient.
     turned = {"a": gradient["a"][1] and not grouped, "b": gradient["b"][1]}
@@ -80,7 +80,8 @@ def _functions(contract: Operator) -> _Functions:
     repeats: dict[tuple[object, ...], list[_Step]] = {}
 
     def setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        save(ctx, inputs[0], inputs[1], signature.unpacked(inputs)[0], output, False)
+        operands, _ = signature.unpacked(inputs)
+        save(ctx, operands.pop("a"), operands.pop("b"), operands, output, False)
 
     def save(ctx: Any, a: Tensor, b: Tensor, operands: Operands, output: Any, of_layer: bool) -> None:
         every = output if isinstance(output, tuple) else (output,)
@@ -267,7 +268,7 @@ def recorder(contract: Operator) -> Callable[..., Result]:
     apply: Any = getattr(super(torch.autograd.Function, Recorded), "apply", Recorded.apply)
 
     def call(a: Tensor, b: Tensor, out: Tensor | None, config: Config, operands: Operands, of_layer: bool) -> Result:
-        result: Result = apply(*signature.packed(a, b, operands), config, out, operands, of_layer)
+        result: Result = apply(*signature.packed({"a": a, "b": b, **operands}), config, out, operands, of_layer)
         return result
 
     return call

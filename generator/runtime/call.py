@@ -15,7 +15,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import torch
 import triton
@@ -68,20 +68,37 @@ def extents(words: str) -> Callable[[Mapping[str, int]], tuple[int, ...]]:
     return function  # type: ignore[no-any-return]
 
 
+class Planned(NamedTuple):
+    """A launch for a call: `kernel[grid](**arguments)`."""
+
+    kernel: Any
+    grid: Any
+    arguments: dict[str, Any]
+
+
 @dataclass
 class State:
-    """A call while its launch is worked out: tensors and numbers of the caller; sizes and configuration by name."""
+    """A call: its tensors and numbers, its sizes and its configuration by name; and what it launches, in order."""
 
     given: dict[str, Any]
     numbers: dict[str, int]
     device: torch.device
     #: The operand whose device that is.
     first: str
+    #: Those of the caller, or new ones.
+    results: dict[str, Tensor] = field(default_factory=dict)
+    launches: list[Planned] = field(default_factory=list)
 
     @property
     def known(self) -> dict[str, Any]:
-        """All of it by name."""
+        """What functions of `CALL` take by name."""
         return {**self.given, **self.numbers}
+
+    @property
+    def result(self) -> Any:
+        """The only result, or a tuple of all."""
+        results = tuple(self.results.values())
+        return results[0] if len(results) == 1 else results
 
 
 @dataclass(frozen=True)
@@ -103,8 +120,8 @@ class Operand:
     masks: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        # Torch's compiler, which may trace a call, evaluates no text.
-        _ = self.sized
+        # Torch's compiler, which may trace a call, evaluates no text, and traces no lock of a property.
+        _ = self.sized, self.words, self.sizes, self.factors
 
     @functools.cached_property
     def sized(self) -> Callable[[Mapping[str, int]], tuple[int, ...]]:
@@ -218,30 +235,6 @@ class Operand:
         return like.new_empty_strided(shape, (rows * columns, 1, rows)[-len(shape) :], dtype=self.dtype)
 
 
-@dataclass
-class Planned:
-    """A launch for a call: `kernel[grid](**arguments)`."""
-
-    kernel: Any
-    grid: Any
-    arguments: dict[str, Any]
-
-
-@dataclass
-class Plan:
-    """The results of a call, what it launches, in order, and all that is known of it by name."""
-
-    results: dict[str, Tensor]
-    launches: list[Planned] = field(default_factory=list)
-    known: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def result(self) -> Any:
-        """The only result, or a tuple of all."""
-        results = tuple(self.results.values())
-        return results[0] if len(results) == 1 else results
-
-
 @dataclass(frozen=True, eq=False)
 class Launch:
     """A launch of a call: functions of what is known by name return the grid and the arguments of the kernel."""
@@ -292,6 +285,7 @@ class Call:
         # What both return is found once.
         vars(self)["offered"] = functools.cache(self.offered)
         vars(self)["chosen"] = functools.lru_cache(maxsize=4096)(self.chosen)
+        _ = self.names, self.measured, self.sizes
 
     def __call__(self, config: Config = None, **given: Any) -> Any:
         """Run the call; return the result, or all results as a tuple.
@@ -306,7 +300,7 @@ class Call:
             written(*(given.get(each.name) for each in self.results))
         return plan.result
 
-    def start(self, plan: Plan) -> list[Any]:
+    def start(self, plan: State) -> list[Any]:
         """Launch a plan on the current device; return what Triton returns for each launch."""
         for name in self.cleared:
             plan.results[name].zero_()
@@ -315,28 +309,29 @@ class Call:
             reduction.fill(plan)
         return launched
 
-    def plan(self, config: Config = None, **given: Any) -> Plan:
+    def plan(self, config: Config = None, **given: Any) -> State:
         """What the call launches; raises what the call does."""
         return self.plan_of(self.state(given), config)
 
-    def plan_of(self, state: State, config: Config = None, *, accepted: bool = False) -> Plan:
+    def plan_of(self, state: State, config: Config = None, *, accepted: bool = False) -> State:
         """As `plan`, for a call whose sizes are known; `accepted`: the kernel is known to accept it."""
         given = {x.name: x.taken(state.given.get(x.name), state) for x in self.operands}
         results = {x.name: x.filled(state.given.get(x.name), state) for x in self.results}
+        filled = {name: x for name, x in results.items() if state.given.get(name) is not None}
+        state = State({**state.given, **given, **results}, dict(state.numbers), state.device, state.first, results)
         if not launchable(given | results):
-            return Plan(results)
-        require_apart({name: x for name, x in results.items() if state.given.get(name) is not None}, given)
-        state = State({**state.given, **given, **results}, dict(state.numbers), state.device, state.first)
+            return state
+        require_apart(filled, given)
         if not accepted and (reason := self.reason(state)) is not None:
             raise ValueError(reason)
         if 0 in [state.numbers[size] for size in self.outer]:
             for reduction in self.reduced:
                 if results[reduction.name] is not None:
                     results[reduction.name].zero_()
-            return Plan(results)
+            return state
         if config is None and self.tunes:
-            return self.tuner.plan(self, state, results)  # type: ignore[no-any-return]
-        return self.planned(state, results, self.row(config, state))
+            return self.tuner.plan(self, state)  # type: ignore[no-any-return]
+        return self.planned(state, self.row(config, state))
 
     @property
     def tunes(self) -> bool:
@@ -353,15 +348,16 @@ class Call:
                 result.filled(state.given[result.name], state)
         return state
 
-    def planned(self, state: State, results: dict[str, Tensor], row: Row) -> Plan:
-        """What is launched with a configuration."""
+    def planned(self, state: State, row: Row) -> State:
+        """The call with what is launched with a configuration."""
         state.numbers |= row
         if self.programs is not None:
             state.numbers["PROGRAMS"] = self.programs(row, state.device)
         for each in self.memory:
             state.given[each.name] = each.new(state)
         known = state.known
-        return Plan(results, [launch.planned(known, row) for launch in self.launches], known)
+        state.launches = [launch.planned(known, row) for launch in self.launches]
+        return state
 
     def row(self, config: Config, state: State) -> Row:
         """The configuration that the caller gave, or the one that is chosen; raises ValueError for a wrong one."""
@@ -418,8 +414,8 @@ class Call:
         rows = [*self.configs]
         has: Any = torch.cuda.get_device_properties(device)
         if self.too_large:
-            target = has.gcnArchName.partition(":")[0] if torch.version.hip else f"sm{has.major}{has.minor}"
-            rows = [row for row in rows if self.configs.index(row) not in self.too_large.get(target, ())]
+            left_out = self.too_large.get(target_of(device), ())
+            rows = [row for row in rows if self.configs.index(row) not in left_out]
         if self.needs:
             most = has.shared_memory_per_block if torch.version.hip else has.shared_memory_per_block_optin
             needed = self.needs.get(kind_of(device)) or next(iter(self.needs.values()))
@@ -488,6 +484,12 @@ def index_of(config: Any) -> Any:
 # What is known of a device, and the choice of a configuration by what it costs there.
 
 
+def target_of(device: torch.device) -> str:
+    """The architecture of a GPU, as in `sm90` and `gfx942`."""
+    has = torch.cuda.get_device_properties(device)
+    return has.gcnArchName.partition(":")[0] if torch.version.hip else f"sm{has.major}{has.minor}"
+
+
 def kind_of(device: torch.device) -> str:
     """The kind of a GPU's matrix instructions, on which the shared memory of a program depends."""
     has = torch.cuda.get_device_properties(device)
@@ -503,11 +505,20 @@ def figures_of(device: torch.device) -> tuple[int, int]:
     return getattr(has, "multi_processor_count", 1), getattr(has, "shared_memory_per_multiprocessor", 2**16)
 
 
-def cheapest(cost: Callable[..., float]) -> Callable[[list[Row], tuple[int, ...], torch.device], Row]:
-    """The choice of the least `cost(row, *sizes, multiprocessors, shared)`; `shared` is bytes of each."""
+def cheapest(
+    cost: Callable[..., float], typical_m: Sequence[int] = ()
+) -> Callable[[list[Row], tuple[int, ...], torch.device], Row]:
+    """The choice of the least `cost(row, *sizes, multiprocessors, shared)`; `shared` is bytes of each.
+
+    With `typical_m` it is the one that loses least on average over these numbers of rows, for any number of rows of a
+    call: so a row of the result has the same bits whatever other rows there are.
+    """
 
     def choose(rows: list[Row], sizes: tuple[int, ...], device: torch.device) -> Row:
         figures = figures_of(device)
-        return min(rows, key=lambda row: cost(row, *sizes, *figures))
+        ways = [(m, *sizes[-2:]) for m in typical_m] or [sizes]
+        costs = [[cost(row, *each, *figures) for row in rows] for each in ways]
+        slowdowns = [sum(each / min(way) for each, way in zip(of_row, costs)) for of_row in zip(*costs)]
+        return rows[slowdowns.index(min(slowdowns))]
 
     return choose

@@ -10,7 +10,7 @@ from torch import Tensor
 from . import operators
 from .launch import Operands, added
 from .launched import Launched
-from .operators import Operator
+from .operators import Operator, Signature
 
 # Families without operands that select rows lack the module; torch cannot trace an import.
 selected_rows = added("selected_rows")
@@ -27,10 +27,10 @@ class Chain:
         gradient: Mapping[str, Any] = contract.gradient or {}
         name, signature, self.sharding = gradient["chain"], contract.signature, contract.sharding
         table = contract.load(name).CALL
-        self.signature, self.launched = signature, Launched(table)
+        self.launched, self.numbers, tensors = Launched(table), signature.numbers, signature.tensors[2:]
         self.incoming = [f"grad_{x}" for x in signature.results if x not in gradient.get("constant", ())]
-        self.tensors = [*["sum"] * ("sum" in gradient), *signature.tensors]
-        self.names = ["sum", *signature.tensors, *signature.numbers]
+        self.signature = Signature([*["sum"] * ("sum" in gradient), *tensors], self.numbers, self.incoming)
+        self.names = ["sum", *tensors, *self.numbers]
         self.read, self.of = [x.name for x in table.operands], [x.of for x in table.results]
         shapes = {x.name: x.words for x in table.operands}
         # The kernel has no strides of a vector, nor of one for each matrix of a batch.
@@ -39,24 +39,20 @@ class Chain:
         self.of_groups = [x for x in self.of if shapes.get(x, ())[:1] == ["G"]]
         # Single tensors, no list: what loops over a batch of gradients, as for a Jacobian, takes no other results.
         returned = f"({', '.join(['Tensor'] * len(self.names))})" if len(self.names) > 1 else "Tensor"
-        parameters = [f"Tensor? {x}" for x in self.incoming] + [f"Tensor {x}" for x in self.tensors]
-        schema = ", ".join([*parameters, *signature.number_parameters, "bool[] needed"])
-        operators.register(f"{name}({schema}) -> {returned}", self._operate, self._operate)
+        schema = f"{name}({self.signature.schema}, bool[] needed) -> {returned}"
+        operators.register(schema, self._operate, self._operate)
         operators.loop_over_batch(name)
         self.operator = operators.operator(name)
         if self.sharding is not None:
-            numbers = [part for x in signature.numbers for part in (x, f"{x}_number")]
             # What is added up over rows or columns is added up over devices.
             made_of = [shapes.get("sum", shapes["grad_out"]), *(shapes.get(x, ()) for x in self.names[1:])]
-            arguments = [*self.incoming, *self.tensors, *numbers, "needed"]
+            arguments = [*self.signature.places, "needed"]
             self.sharding.later(self.sharding.Divisible(name, arguments, shapes, made_of, (), ("B", "M", "N")))
 
     def _operate(self, *arguments: Any) -> Tensor | tuple[Tensor, ...]:
         """What the operator runs."""
-        *operands, needed = arguments
-        given = dict(zip([*self.incoming, *self.tensors], operands))
-        given |= self.signature.unpacked_numbers(operands[len(given) :])
-        made = self._made(given, dict(zip([*self.names, "no out"], needed)))
+        given, (needed,) = self.signature.unpacked(arguments)
+        made = self._made({**dict.fromkeys(self.read), **given}, dict(zip([*self.names, "no out"], needed)))
         empty = given["grad_out"].new_empty
         every = tuple([empty(0) if made.get(x) is None else made[x] for x in self.names])
         return every if len(every) > 1 else every[0]
@@ -65,10 +61,10 @@ class Chain:
         """The gradients by the names of their operands; `unseen`: torch need not see the call."""
         if unseen:
             return self._made(given, needed)
-        arguments = [given[x] for x in (*self.incoming, *self.tensors)] + self.signature.packed_numbers(given)
+        arguments = self.signature.packed(given)
         # DTensor takes the shapes of one call for those of others, whatever is needed.
         every = self.sharding is not None and self.sharding.sharded(arguments)
-        flags = [needed[x] or (every and x not in self.signature.numbers) for x in self.names]
+        flags = [needed[x] or (every and x not in self.numbers) for x in self.names]
         made = self.operator(*arguments, [*flags, needed["no out"]])
         return dict(zip(self.names, made if len(self.names) > 1 else (made,)))
 
@@ -103,7 +99,7 @@ class Chain:
         for x in self.of_groups:
             if gradients[x] is not None:
                 gradients[x] = selected_rows.summed(gradients[x], given["group"], given[x].shape[0]).to(given[x].dtype)
-        for x in self.signature.numbers:
+        for x in self.numbers:
             if gradients[x] is not None:
                 # The gradient of a number is in fp32, and on the device.
                 gradients[x] = gradients[x].to(given[x]).reshape(given[x].shape)

@@ -95,31 +95,48 @@ class Copier:
         self.again: Callable[[Sequence[Pair]], None] | None = None
 
     def __call__(self, *operands: Tensor) -> list[Tensor]:
-        pairs = self._pairs(operands)
+        copied = self.like(*operands)
+        pairs = self._pairs(operands, copied)
         if self.again is not None:
             self.again(pairs)
         elif pairs:
             self.again = _launch(pairs, self.block)
-        return self._replaced(operands, pairs)
+        return copied
 
     def like(self, *operands: Tensor) -> list[Tensor]:
         """What a call returns, with copies that are not filled."""
-        return self._replaced(operands, self._pairs(operands))
+        return [x if along is None else _like(x, along) for x, along in zip(operands, self.along)]
 
     def launch(self, *operands: Tensor) -> tuple[Any, tuple[int, ...], dict[str, Any]] | None:
         """The kernel, the grid and the arguments that a call launches; None if there is nothing to copy."""
-        pairs = self._pairs(operands)
+        pairs = self._pairs(operands, self.like(*operands))
         if not pairs:
             return None
         grid, arguments = _planned(pairs, self.block)
         return _copy_kernel, grid, dict(zip(_copy_kernel.arg_names, arguments(pairs)))
 
-    def _pairs(self, operands: Iterable[Tensor]) -> list[Pair]:
-        return [(x, _like(x, along), along) for x, along in zip(operands, self.along) if along is not None]
+    def _pairs(self, operands: Iterable[Tensor], copied: Iterable[Tensor]) -> list[Pair]:
+        return [(x, copy, along) for x, copy, along in zip(operands, copied, self.along) if along is not None]
 
-    def _replaced(self, operands: Iterable[Tensor], pairs: Iterable[Pair]) -> list[Tensor]:
-        copies = iter(pairs)
-        return [x if along is None else next(copies)[1] for x, along in zip(operands, self.along)]
+
+class AsRow(Copier):
+    """Views the vector `a` (1, K) or `b` (K, 1), with an aligned stride along the dimension of 1, which is not used.
+
+    Nothing is copied. `operand` is the name of the vector.
+    """
+
+    def __init__(self, operand: str) -> None:
+        super().__init__((None, None), _BLOCK)
+        self.operand = operand
+
+    def like(self, *operands: Tensor) -> list[Tensor]:
+        a, b = operands
+        return [_row(a), b] if self.operand == "a" else [a, _row(b.mT).mT]
+
+
+def _row(x: Tensor) -> Tensor:
+    """The vector `x` (1, K), with the stride of an aligned row."""
+    return x.as_strided(x.shape, (-(-x.shape[1] // 16) * 16, 1))
 
 
 def _contiguous(x: Tensor) -> int:
@@ -208,7 +225,7 @@ class Copies:
         self.function, self.twins, self.turns = function, twins or {}, turns
         self.across, self.alike = across or {}, 8 if summed else 1
 
-    def other(self, a: Tensor, b: Tensor, gpu: bool) -> tuple[AsRow | Copier, Function] | None:
+    def other(self, a: Tensor, b: Tensor, gpu: bool) -> tuple[Copier, Function] | None:
         """What copies `a` and `b`, or views them in another way, and the function for that; None for no other."""
         function, twins, across = self.function, self.twins, self.across
         if across and gpu and torch.version.hip is None and a.dim() == b.dim() == 2:
@@ -275,26 +292,3 @@ def turning(operand: str) -> Copier:
 def copy_across(operand: str) -> Copier:
     """A copier of `a` (M, K) or `b` (K, N) to a layout whose K is not contiguous."""
     return Copier([-2, None] if operand == "a" else [None, -1], _TURNED)
-
-
-class AsRow:
-    """Views the vector `a` (1, K) or `b` (K, 1), with an aligned stride along the dimension of 1, which is not used.
-
-    It has the methods of a `Copier`, and copies nothing. `operand` is the name of the vector.
-    """
-
-    def __init__(self, operand: str) -> None:
-        self.operand = operand
-
-    def __call__(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-        return (_row(a), b) if self.operand == "a" else (a, _row(b.mT).mT)
-
-    like = __call__
-
-    def launch(self, *operands: Tensor) -> None:
-        """Nothing is copied."""
-
-
-def _row(x: Tensor) -> Tensor:
-    """The vector `x` (1, K), with the stride of an aligned row."""
-    return x.as_strided(x.shape, (-(-x.shape[1] // 16) * 16, 1))

@@ -15,7 +15,7 @@ import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import triton
@@ -23,6 +23,8 @@ from triton import knobs
 from triton.runtime.autotuner import Heuristics
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+#: The place of an argument's tensor or number in the list of a call, and what makes the argument of it.
+Slot: TypeAlias = tuple[int, Callable[[Any], Any]]
 KNOWN: bool = (
     os.environ.get("GEMM_RELAUNCH", "1") != "0"
     and (3, 6) <= tuple(map(int, triton.__version__.split(".")[:2])) <= (3, 9)
@@ -73,12 +75,11 @@ def current() -> tuple[Callable[[], int], Callable[[int], int]]:
 
 
 def launch(
-    compiled: Any, grid: tuple[int, ...], values: Mapping[str, Any], slots: Mapping[str, int]
+    compiled: Any, grid: tuple[int, ...], values: Mapping[str, Any], slots: Mapping[str, Slot]
 ) -> Callable[[int, Sequence[Any]], None] | None:
     """What launches a compiled kernel on a stream with the tensors and numbers of a call; None if that is not known.
 
-    `values` has the values of all parameters, in order. `slots` maps a parameter to the place of its tensor or number
-    in the call's list.
+    `values` has the values of all parameters, in order, and `slots` says which of them a call changes.
     """
     if not KNOWN:
         return None
@@ -136,7 +137,7 @@ class RepeatedLaunch:
     """
 
     def __init__(
-        self, compiled: Any, grid: tuple[int, ...], values: Mapping[str, Any], slots: Mapping[str, int]
+        self, compiled: Any, grid: tuple[int, ...], values: Mapping[str, Any], slots: Mapping[str, Slot]
     ) -> None:
         # Where it says something of all descriptors, they are passed as tensor maps, with shapes and strides behind.
         metas = getattr(compiled.metadata, "tensordesc_meta", None) or [None]
@@ -158,11 +159,13 @@ class RepeatedLaunch:
             if name not in slots:
                 # Neither a tensor nor a number of a call.
                 fixed.append(x)
-            elif type(x) is TensorDescriptor:
-                self.descriptors.append((len(fixed), slots[name], _maker(x, next(described, None), mapped), {}))
+                continue
+            place, make = slots[name]
+            if type(x) is TensorDescriptor:
+                self.descriptors.append((len(fixed), place, _maker(make, next(described, None), mapped), {}))
                 fixed += [None, *x.shape, *x.strides] if mapped else [None]
             else:
-                (self.addresses if isinstance(x, torch.Tensor) else self.numbers).append((len(fixed), slots[name]))
+                (self.addresses if isinstance(x, torch.Tensor) else self.numbers).append((len(fixed), place))
                 fixed.append(None)
 
     def __call__(self, stream: int, operands: Sequence[Any]) -> None:
@@ -200,19 +203,11 @@ def _launcher(compiled: Any, values: Mapping[str, Any]) -> Any:
     return _driver().launcher_cls(source, compiled.metadata._replace(tensordesc_meta=None))
 
 
-def _maker(descriptor: Any, meta: Any, mapped: bool) -> Callable[[int], Any]:
-    """What makes an argument of an address: a descriptor like the given one, or its tensor map if `mapped`."""
-    # The template has no tensor: it would keep that of the first call alive.
-    fields = {**vars(descriptor), "base": None}
+def _maker(make: Callable[[Any], Any], meta: Any, mapped: bool) -> Callable[[int], Any]:
+    """What makes an argument of an address: the descriptor that `make` makes of a tensor, or its map if `mapped`."""
     # It raises AttributeError where there is none, before anything is launched.
-    encode = _encoder() if mapped else None
-
-    def make(address: int) -> Any:
-        descriptor: Any = object.__new__(TensorDescriptor)
-        descriptor.__dict__.update(fields, base=SimpleNamespace(data_ptr=lambda: address))
-        return descriptor if encode is None else encode(descriptor, meta)[0]
-
-    return make
+    encode = _encoder() if mapped else lambda descriptor, _: [descriptor]
+    return lambda address: encode(make(SimpleNamespace(data_ptr=lambda: address)), meta)[0]
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .call import Plan, State
+from .call import State
 from .memory import Memory
 
 
@@ -35,7 +35,7 @@ class Total:
     name: str
     parts: str
 
-    def fill(self, plan: Plan) -> None:
+    def fill(self, plan: State) -> None:
         """Add up the parts of a call whose kernel has run."""
         if plan.known[self.parts] is not None:
             self.run(plan.results[self.name], plan.known[self.parts])

@@ -224,7 +224,7 @@ class GraphPass(Installed, _Aware):  # type: ignore[misc]
                     if each.meta["val"].dim() != dimensions[x]:
                         given[x] = _reshaped(graph, each, _flat(each, dimensions[x], shape_of(node)))
                 function.register()
-                arguments = [*function.signature.packed(given["a"], given["b"], given), None]
+                arguments = [*function.signature.packed(given), None]
                 result = call = _made(graph, operator(name), arguments)
                 if shape_of(call) != shape_of(output):
                     result = _reshaped(graph, call, _sizes(match, output))

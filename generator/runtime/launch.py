@@ -11,6 +11,7 @@ captured, call each signature once.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +24,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from .call import Call, Plan, Planned, Row, State, in_turn
+from .call import Call, Planned, Row, State, in_turn
 from .launchable import require_apart, written
 
 #: The operands of a call besides `a`, `b` and `out`, by name: tensors and numbers, and auxiliary outputs or None.
@@ -58,12 +59,8 @@ deterministic = torch.are_deterministic_algorithms_enabled
 
 def added(name: str) -> Any:
     """A module of the library; None if the family has none of that name."""
-    try:
-        return importlib.import_module(f".{name}", __package__)
-    except ModuleNotFoundError as error:
-        if error.name != f"{__package__}.{name}":
-            raise
-        return None
+    full = f"{__package__}.{name}"
+    return importlib.import_module(full) if importlib.util.find_spec(full) else None
 
 
 fast = added("fast")
@@ -135,8 +132,8 @@ def distinct(given: Operands) -> Operands:
     }
 
 
-def started(call: Call, plan: Plan, given: Operands, first: Tensor) -> Repeat | None:
-    """Launch a plan on the device of `first`; return what repeats it for other operands, or None if nothing can."""
+def started(call: Call, plan: State, given: Operands, first: Tensor) -> Repeat | None:
+    """Launch a planned call on the device of `first`; return what repeats it for other operands, if that can be."""
     if not plan.launches:
         return None
     with in_turn(), torch.cuda.device_of(first):  # type: ignore[no-untyped-call]
@@ -159,30 +156,28 @@ def started(call: Call, plan: Plan, given: Operands, first: Tensor) -> Repeat | 
 
 
 class Repeat:
-    """A plan with its compiled kernels, launched for the operands of other calls of the same signature.
+    """A planned call with its compiled kernels, launched for the operands of others of the same signature.
 
     A call makes a list: the operands in the order of `given`, then a new tensor for each of `allocated`, with their
     sizes, strides and types, then the workspace. `results` and others refer to tensors by their places in it; `result`
     is that of the only result, and -1 that of a gradient which is not needed. No tensor of the first call is kept.
     """
 
-    def __init__(self, call: Call, plan: Plan, compiled: Sequence[Any], given: Operands) -> None:
-        owned = [*plan.results, *(x.name for x in call.memory)]
-        tensors = {name: plan.known[name] for name in owned if plan.known[name] is not None}
-        shared = [x.name for x in call.memory if hasattr(x, "cleared")]
-        new = [name for name in tensors if given.get(name) is None and name not in shared]
+    def __init__(self, call: Call, plan: State, compiled: Sequence[Any], given: Operands) -> None:
+        known, shared = plan.known, [x.name for x in call.memory if hasattr(x, "cleared")]
+        made = [name for name in (*plan.results, *(x.name for x in call.memory)) if given.get(name) is None]
+        new = [name for name in made if known[name] is not None and name not in shared]
+        self.names = [*new, *shared]
         places = {name: place for place, (name, x) in enumerate(given.items()) if x is not None}
-        places.update((name, len(given) + index) for index, name in enumerate([*new, *shared]))
-        self.allocated = [(x.shape, x.stride(), x.dtype) for x in map(tensors.__getitem__, new)]
-        self.device = next(iter(tensors.values())).device
-        self.index = self.device.index
+        places.update((name, len(given) + index) for index, name in enumerate(self.names))
+        self.allocated = [(x.shape, x.stride(), x.dtype) for x in map(known.__getitem__, new)]
+        self.device, self.index = plan.device, plan.device.index
         # So many bytes and counters.
-        sizes = [(tensors[name].numel(), tensors[name].element_size()) for name in shared]
-        self.workspace = [count * (1 if place else size) for place, (count, size) in enumerate(sizes)]
+        self.workspace = [known[x].numel() * (known[x].element_size() if x == shared[0] else 1) for x in shared]
         self.workspaces = importlib.import_module(".workspaces", __package__) if shared else None
         self.results = [places.get(name, -1) for name in plan.results]
         self.result = self.results[0] if len(self.results) == 1 else None
-        names = {id(x): name for name, x in plan.known.items() if isinstance(x, (Tensor, float))}
+        names = {id(x): name for name, x in known.items() if isinstance(x, (Tensor, float))}
         self.steps: list[Any] = [
             *(lambda _, tensors, at=places[name]: tensors[at].zero_() for name in call.cleared),
             *(again(each, kernel, names, places) for each, kernel in zip(plan.launches, compiled)),
@@ -196,7 +191,6 @@ class Repeat:
         self.stream: Callable[[int], int] = lambda index: torch.cuda.current_stream(index).cuda_stream if shared else 0
         if fast:
             self.current, self.stream = fast.current()
-        self.names = [*new, *shared]
 
     def __call__(self, a: Tensor, b: Tensor, out: Tensor | None, operands: Operands) -> Result:
         tensors = self.made_of([a, b, out, *operands.values()])
@@ -246,20 +240,16 @@ def again(
     # What `triton.heuristics` adds is compiled in: a launch reads None in its place.
     values = {name: plan.arguments.get(name) for name in plan.kernel.arg_names}
     owners = {name: names.get(id(getattr(x, "base", x)), "") for name, x in values.items()}
-    slots = {name: places[owner] for name, owner in owners.items() if owner in places}
+    slots = {name: (places[owner], _made_as(values[name])) for name, owner in owners.items() if owner in places}
     if any(isinstance(getattr(x, "base", x), (Tensor, float)) and name not in slots for name, x in values.items()):
         return None
-    launch: Callable[[int, list[Any]], None] | None = fast and fast.launch(compiled, grid, values, slots)
-    return launch or _documented(compiled, grid, values, slots)
-
-
-def _documented(
-    compiled: Any, grid: tuple[int, ...], values: Mapping[str, Any], slots: Mapping[str, int]
-) -> Callable[[int, list[Any]], None]:
-    """A repeated launch by what Triton documents: its descriptors are made and encoded again."""
+    known: Callable[[int, list[Any]], None] | None = fast and fast.launch(compiled, grid, values, slots)
+    if known is not None:
+        return known
+    # By what Triton documents: descriptors are made and encoded again.
     run = compiled[grid]
     fixed = [None if name in slots else value for name, value in values.items()]
-    changed = [(index, slots[name], _made_as(x)) for index, (name, x) in enumerate(values.items()) if name in slots]
+    changed = [(index, *slots[name]) for index, name in enumerate(values) if name in slots]
 
     def launch(_: int, tensors: list[Any]) -> None:
         arguments = fixed.copy()
@@ -391,21 +381,21 @@ class Function:
         """A call that torch need not see; `known` is its signature, if that has been asked."""
         known = known or signature_of(a, b, out, *operands.values())
         call_signature = None if known is None or config is not None else (*known, *operands)
-        call = self.cached.get(call_signature)
+        call, filled = self.cached.get(call_signature), out is not None or (operands and self.outputs)
         if call is None:
             self.check(operands)
         try:
             if call is None:
                 result = self.first(call_signature, a, b, out, config, operands)
             else:
-                if out is not None or (operands and self.outputs):
+                if filled:
                     results = {"out": out, **{x: operands.get(x) for x in self.outputs}}
                     require_apart(results, {"a": a, "b": b, **{x: operands.get(x) for x in self.beside}})
                 result = call(a, b, out, operands)
         except (TypeError, ValueError) as error:
             name_contract(error, self.name)
             raise
-        if out is not None or (operands and self.outputs):
+        if filled:
             written(out, *map(operands.get, self.outputs))
         return result
 
@@ -420,18 +410,15 @@ class Function:
             self.interpreted_bf16.check(a, b)
         if call_signature is None:
             return self.accepting(given)[0].CALL(config, **given)  # type: ignore[no-any-return]
-        copier, target, row, state = self.step(a, b, out, operands)
-        if copier is not None:
-            # Later calls of the signature are those of another function, with copies.
+        copier, target, row, state = self.step(given)
+        if callable(target):
+            # A product of torch, which follows the stream and the device itself; or another function, with copies.
             def copied(a: Tensor, b: Tensor, out: Tensor | None, operands: Operands) -> Result:
                 return target(*copier(a, b), out=out, **operands)  # type: ignore[no-any-return]
 
-            remember(self.cached, call_signature, copied)
-            return copied(a, b, out, operands)
-        if callable(target):
-            # A product of torch, which follows the stream and the device itself.
-            remember(self.cached, call_signature, target)
-            return target(a, b, out, operands)  # type: ignore[no-any-return]
+            call = target if copier is None else copied
+            remember(self.cached, call_signature, call)
+            return call(a, b, out, operands)
         if not on_gpu(a):
             return target.gemm(a, b, **operands, out=out, config=row)  # type: ignore[no-any-return]
         call, given = target.CALL, distinct(given)
@@ -446,15 +433,17 @@ class Function:
         """The modules of all kernels."""
         return tuple([self.load(kernel) for kernel in self.kernels])
 
+    def state(self, given: Operands) -> State:
+        """The call by which kernels are chosen; raises TypeError or ValueError for operands that do not agree."""
+        return self.table.state(given if self.nominal is None else self.nominal(self.table, given))
+
     def accepting(self, given: Operands, *, some: bool = True) -> list[KernelModule]:
         """The kernels that accept the operands, in order; ValueError if there must be `some` and is none.
 
         It is every kernel for wrong operands, of which the kernel's call reports what is wrong.
         """
-        if self.nominal is not None:
-            given = self.nominal(self.table, given)
         try:
-            state = self.table.state(given)
+            state = self.state(given)
         except (TypeError, ValueError):
             return [*self.modules()]
         reasons = {kernel: kernel.CALL.reason(state) for kernel in self.modules()}
@@ -464,25 +453,21 @@ class Function:
             raise ValueError("\n".join(["no kernel accepts the operands:", *listed]))
         return accepting
 
-    def step(self, a: Tensor, b: Tensor, out: Tensor | None, operands: Operands) -> Step:
+    def step(self, given: Operands) -> Step:
         """What a call with tensors does next; ValueError if no kernel accepts the operands."""
         if self.choice is not None:
-            return self.choice(self, a, b, out, operands)  # type: ignore[no-any-return]
-        return None, self.accepting({"a": a, "b": b, "out": out, **operands})[0], None, None
+            return self.choice(self, given)  # type: ignore[no-any-return]
+        return None, self.accepting(given)[0], None, None
 
     def followed(self, given: Operands) -> tuple[list[Any], KernelModule, Row | None, Operands]:
         """What a call comes to: launches of copies, the kernel, its configuration and its operands."""
         copying: list[Any] = []
-        function = self
-        while True:
-            a, b, out = given["a"], given["b"], given["out"]
-            operands = {name: x for name, x in given.items() if name not in ("a", "b", "out")}
-            copier, target, row, _ = function.step(a, b, out, operands)
-            if copier is None:
-                return copying, target, row, given
-            copying += filter(None, [copier.launch(a, b)])
-            a, b = copier.like(a, b)
-            given, function = {**given, "a": a, "b": b}, target
+        copier, target, row, _ = self.step(given)
+        while copier is not None:
+            copying += filter(None, [copier.launch(given["a"], given["b"])])
+            given = {**given, **dict(zip("ab", copier.like(given["a"], given["b"])))}
+            copier, target, row, _ = target.step(given)
+        return copying, target, row, given
 
     def which(self, a: Tensor, b: Tensor, *more: Any, out: Tensor | None = None, **operands: Any) -> tuple[str, Row]:
         """The name of the kernel that such a call would run, and its configuration; nothing is launched.
@@ -493,8 +478,9 @@ class Function:
         operands = self.by_place(more, operands) if more else operands
         self.check(operands)
         try:
-            self.table.checked({"a": a, "b": b, "out": out, **operands})
-            _, kernel, row, given = self.followed({"a": a, "b": b, "out": out, **operands})
+            given = {"a": a, "b": b, "out": out, **operands}
+            self.table.checked(given)
+            _, kernel, row, given = self.followed(given)
             if callable(kernel):
                 return "aten", {}
             call, state = kernel.CALL, kernel.CALL.checked(given)

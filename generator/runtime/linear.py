@@ -190,13 +190,10 @@ def replace_linear(
             others = True
             continue
         reason = _why_left(module, fitting)
-        if reason == "" and not name:
-            reason = "that is the model itself"
-        if reason:
-            replaced.left[name] = reason
-        if reason != "":
-            continue
-        replaced.replace(model, name, module, Linear)._take(contract, accumulate_into)
+        if reason == "" and name:
+            replaced.replace(model, name, module, Linear)._take(contract, accumulate_into)
+        elif reason is not None:
+            replaced.left[name] = reason or "that is the model itself"
     if not replaced and not others:
         why = "; ".join(f"{name or 'the model'}: {reason}" for name, reason in [*replaced.left.items()][:3])
         warnings.warn(f"no linear layer is replaced: {why or 'the model has none'}", stacklevel=2)

@@ -14,6 +14,7 @@ from typing import TypeAlias
 import torch
 
 from . import fitted, spreading
+from .call import figures_of
 from .launch import KernelModule
 from .ranking import Choice, Sizes
 
@@ -36,62 +37,45 @@ class Measurements:
     `devices` has for each measured device its compute capability, its clock rate in kHz, and the bytes of its memory
     traffic per second. `like` has for a device and a contract the contract whose measurements are used for it. `rates`
     has for a device and a contract the rates of each kernel (its name after the contract) and configuration. `winners`
-    has for a device and a contract the fastest kernel and configuration of each measured size. With `typical_m`, the
-    numbers of rows for which configurations are compared, M of a call has no part in the choice.
+    has for a device and a contract the fastest kernel and configuration of each measured size.
     """
 
-    def __init__(
-        self,
-        devices: Devices,
-        like: Like,
-        rates: Measured,
-        winners: Winners | None = None,
-        typical_m: Sequence[int] = (),
-    ) -> None:
-        self.devices, self.like, self.rates = devices, like, rates
-        self.winners, self.typical_m = winners or {}, typical_m
+    def __init__(self, devices: Devices, like: Like, rates: Measured, winners: Winners | None = None) -> None:
+        self.devices, self.like, self.rates, self.winners = devices, like, rates, winners or {}
         self.rated = functools.cache(self._rated)
 
     def choose(
         self,
         name: str,
         kernels: Iterable[KernelModule],
-        sizes: Sizes,
+        ways: Sequence[Sizes],
         width: int,
         device: torch.device,
         crossing: Crossing = (False, False),
-        skewed: tuple[Sizes, ...] = (),
+        score: spreading.Score = spreading.scores,
     ) -> Choice | None:
-        """The kernel among `kernels` and the configuration for `sizes`, or None without measurements.
+        """The kernel among `kernels` and the configuration for the first of the sizes `ways`, or None without any.
 
         `width` is the size of an element of A in bytes. Measurements are of A and B with a row pitch of whole 128-byte
-        lines; `crossing` says for each whether it is not, and then the model decides. `skewed` has the sizes for other
-        ways in which rows may be spread over groups (`spreading`).
+        lines; `crossing` says for each whether it is not, and then the model decides. `score` is of the costs for all
+        of the sizes (`spreading`).
         """
         kernels = tuple(kernels)
-        gpu, multiprocessors = _device(device)
-        if not self.typical_m and not any(crossing):
+        gpu, (multiprocessors, _) = torch.cuda.get_device_name(device), figures_of(device)
+        if not any(crossing):
             for each in (name, self.like.get((gpu, name), name)):
-                how, row = self.winners.get((gpu, each), {}).get(sizes, ("", 0))
+                how, row = self.winners.get((gpu, each), {}).get(ways[0], ("", 0))
                 for kernel in kernels:
                     if how == _how(kernel):
                         return kernel, kernel.CONFIGS[row]
         rows, rated = self.rated(device, name, kernels)
         if not rated:
             return None
-        *_, M, N, K = sizes
-        ways: list[Sizes] = [(typical, N, K) for typical in self.typical_m] or [sizes, *skewed]
-        times = [fitted.seconds(rated, each, multiprocessors, width, crossing) for each in ways]
-        costs = times[0]
-        if self.typical_m:
-            # No condition on a configuration reads M here.
-            M, costs = 0, spreading.slowdowns(times)
-        elif skewed:
-            costs = spreading.scores(times)
-        ordered = sorted(range(len(costs)), key=costs.__getitem__)
-        sizes_by_name = {"M": M, "T": M, "N": N, "K": K}
-        choices = (rows[index] for index in ordered)
-        return next(((x, row) for x, row in choices if x.CALL.fitting([row], sizes_by_name)), None)
+        costs = score([fitted.seconds(rated, each, multiprocessors, width, crossing) for each in ways])
+        choices = (rows[index] for index in sorted(range(len(costs)), key=costs.__getitem__))
+        *_, M, N, K = ways[0]
+        sizes = {"M": M, "T": M, "N": N, "K": K}
+        return next(((x, row) for x, row in choices if x.CALL.fitting([row], sizes)), None)
 
     def _rated(
         self, device: torch.device, name: str, kernels: tuple[KernelModule, ...]
@@ -111,7 +95,7 @@ class Measurements:
 
     def rates_of(self, device: torch.device, name: str) -> tuple[Rates] | tuple[Rates, float, float]:
         """The rates for a contract on a GPU; of another GPU's, the clock rate and bandwidth relative to it too."""
-        gpu, _ = _device(device)
+        gpu = torch.cuda.get_device_name(device)
         rates = self.rates.get((gpu, self.like.get((gpu, name), name)))
         if rates is not None or torch.version.hip:
             return (rates or {},)
@@ -122,12 +106,6 @@ class Measurements:
                 traffic = 2 * own.memory_clock_rate * 1000 * own.memory_bus_width / 8
                 return rates, own.clock_rate / clock, traffic / memory
         return ({},)
-
-
-@functools.cache
-def _device(device: torch.device) -> tuple[str, int]:
-    """The name of a GPU, and the number of its multiprocessors."""
-    return torch.cuda.get_device_name(device), torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def _how(kernel: KernelModule) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .call import Operand, Plan, State, extents
+from .call import Operand, State, extents
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Reduction:
     #: Whether the result has an element for each of the parts' last dimension; else it has one in all.
     along: bool = True
 
-    def fill(self, plan: Plan) -> None:
+    def fill(self, plan: State) -> None:
         """Reduce the parts of a call whose kernel has run."""
         self.run(plan.results[self.name], plan.known[self.parts])
 

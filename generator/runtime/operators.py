@@ -12,7 +12,6 @@ returns new results. `NAME_out` fills the results that it is given, and returns 
 from __future__ import annotations
 
 import importlib
-import itertools
 import math
 import re
 import zlib
@@ -25,7 +24,7 @@ from torch.utils import flop_counter
 from triton import knobs
 
 from . import private
-from .call import Call, index_of
+from .call import index_of
 from .launch import (
     Config,
     Function,
@@ -50,15 +49,14 @@ if NAMESPACE.split("__") != FAMILY.split("."):
 
 def _library() -> tuple[str, Any]:
     """A namespace that no earlier import of the family in this process has, and its library."""
-    namespace = NAMESPACE
-    for number in itertools.count(2):
+    namespace, number = NAMESPACE, 2
+    while True:
         try:
             return namespace, torch.library.Library(namespace, "DEF")  # type: ignore[no-untyped-call]
         except RuntimeError as error:
             if "TORCH_LIBRARY" not in str(error):
                 raise
-        namespace = f"{NAMESPACE}__{number}"
-    raise AssertionError
+        namespace, number = f"{NAMESPACE}__{number}", number + 1
 
 
 NAMESPACE, LIBRARY = _library()
@@ -75,8 +73,6 @@ _REFUSED = {
 }
 # Kernels run on the CPU in Triton's interpreter.
 _DEVICE = "cpu" if knobs.runtime.interpret else "cuda"
-# The operators of each contract.
-_registered: dict[str, tuple[Callable[..., Result], Callable[..., None]]] = {}
 
 
 def operator(name: str) -> Any:
@@ -112,70 +108,41 @@ def loop_over_batch(name: str) -> None:
 
 
 class Signature:
-    """The parameters of an operator: those of a contract's call, each number also as a tensor of one element.
+    """The parameters of an operator: each is an operand, and each number also a tensor of one element.
 
-    `tensors` and `numbers` are the names of the operands besides `a` and `b` that a call must have, `optional` those
-    that it may leave out, and `results` those of the results, of which `out` is the first.
+    `tensors` must be given, and `optional` may be left out; `numbers` are a call's, by name. `results` are the names of
+    those of a contract, of which `out` is the first.
     """
 
-    def __init__(self, table: Call) -> None:
-        operands = table.operands[2:]
-        self.tensors = [x.name for x in operands if x.shape and x.absent is None]
-        self.numbers: dict[str, Any] = {x.name: x for x in operands if not x.shape}
-        self.optional = [x.name for x in operands if x.absent is not None]
-        self.results = [x.name for x in table.results]
+    def __init__(
+        self, tensors: Sequence[str], numbers: Mapping[str, Any], optional: Sequence[str], results: Sequence[str] = ()
+    ) -> None:
+        self.tensors, self.numbers, self.optional, self.results = tensors, numbers, optional, results
+        #: The operand of each parameter; a number as such is of none.
+        self.places = [*tensors, *(part for x in numbers for part in (x, f"{x}_number")), *optional]
+        parameters = [*(f"Tensor {x}" for x in tensors), *(f"Tensor? {x}_tensor, float {x}_number" for x in numbers)]
+        #: The parameters in the words of `torch.library`.
+        self.schema = ", ".join([*parameters, *(f"Tensor? {x}" for x in optional)])
 
-    def schema(self, name: str, *, filled: bool = False) -> str:
-        """The schema of the operator that returns results, or of the one that fills them (`torch.library`)."""
-        parameters = [f"Tensor {x}" for x in ("a", "b", *self.tensors)]
-        parameters += self.number_parameters
-        parameters += [f"Tensor? {x}" for x in self.optional]
-        if filled:
-            parameters += [f"Tensor({chr(ord('a') + index)}!) {x}_result" for index, x in enumerate(self.results)]
-            return f"{name}_out({', '.join([*parameters, 'int? config'])}) -> ()"
-        returned = ", ".join(["Tensor"] * len(self.results))
-        return f"{name}({', '.join([*parameters, 'int? config'])}) -> ({returned})"
-
-    @property
-    def number_parameters(self) -> list[str]:
-        """Two parameters for each number: a tensor of one element, and the number where that is None."""
-        return [f"Tensor? {x}_tensor, float {x}_number" for x in self.numbers]
-
-    @property
-    def places(self) -> list[str]:
-        """The operand of each of the operator's arguments; a number as such and the configuration are of none."""
-        numbers = [name for x in self.numbers for name in (x, f"{x}_number")]
-        return ["a", "b", *self.tensors, *numbers, *self.optional, "config"]
-
-    def packed(self, a: Tensor, b: Tensor, operands: Operands) -> list[Any]:
-        """The operator's arguments, but for results and configuration."""
-        optional = (operands.get(x) for x in self.optional)
-        return [a, b, *(operands[x] for x in self.tensors), *self.packed_numbers(operands), *optional]
-
-    def packed_numbers(self, operands: Operands) -> list[Any]:
-        """The arguments for `number_parameters`; a node of a graph stands for a tensor."""
-        arguments: list[Any] = []
-        for x in self.numbers:
-            number = operands[x]
+    def packed(self, given: Operands) -> list[Any]:
+        """The arguments for operands by name; a node of a graph stands for a tensor."""
+        arguments = [given[x] for x in self.tensors]
+        for x, own in self.numbers.items():
+            number = given[x]
             if isinstance(number, (Tensor, torch.fx.Node)):
                 arguments += [number, 0.0]
             else:
-                arguments += [None, number if isinstance(number, float) else self.numbers[x].number(number)]
-        return arguments
+                arguments += [None, number if isinstance(number, float) else own.number(number)]
+        return [*arguments, *(given.get(x) for x in self.optional)]
 
     def unpacked(self, arguments: Sequence[Any]) -> tuple[Operands, Sequence[Any]]:
-        """The operands behind `a` and `b` that such arguments are of, by keyword, and the arguments behind them."""
-        first = 2 + len(self.tensors)
-        last = first + 2 * len(self.numbers)
-        operands = {**dict(zip(self.tensors, arguments[2:first])), **self.unpacked_numbers(arguments[first:last])}
-        operands |= {x: value for x, value in zip(self.optional, arguments[last:]) if value is not None}
-        last += len(self.optional)
-        return operands, arguments[last:]
-
-    def unpacked_numbers(self, arguments: Sequence[Any]) -> Operands:
-        """The numbers that the arguments for `number_parameters` are of, by keyword."""
-        pairs = zip(self.numbers, arguments[::2], arguments[1::2])
-        return {x: number if tensor is None else tensor for x, tensor, number in pairs}
+        """The operands that such arguments are of, by name, and the arguments behind them."""
+        given = dict(zip(self.places, arguments))
+        for x in self.numbers:
+            number = given.pop(f"{x}_number")
+            if given[x] is None:
+                given[x] = number
+        return {x: value for x, value in given.items() if value is not None}, arguments[len(self.places) :]
 
 
 def requiring(names: Sequence[str]) -> str:
@@ -215,7 +182,11 @@ class Operator(Function):
     ) -> None:
         super().__init__(name, kernels, load, **choice)
         self.function, self.casts, self.batched, self.additive = function, casts, batched, additive
-        self.signature = Signature(self.table)
+        more = self.table.operands[2:]
+        tensors = ["a", "b", *(x.name for x in more if x.shape and x.name in self.needed)]
+        numbers = {x.name: x for x in more if not x.shape}
+        optional = [x for x in self.beside if x not in self.needed]
+        self.signature = Signature(tensors, numbers, optional, ["out", *self.outputs])
         self.sharding = added("sharding")
         # Functions that calls in place of this one go to, found by `register`: torch.compile cannot trace an import.
         self.others: dict[str, Operator] = {}
@@ -252,9 +223,9 @@ class Operator(Function):
         with registering:
             if self.returning is None:
                 # Threads may have made two objects of one contract.
-                if self.name not in _registered:
-                    _registered[self.name] = _operators(self)
-                self.returning, self.filling = _registered[self.name]
+                if not hasattr(getattr(torch.ops, NAMESPACE), self.name):
+                    _define(self)
+                self.returning, self.filling = operator(self.name), operator(f"{self.name}_out")
                 self.others = {x: self.function(x) for x in (self.casts or {}).values()}
                 if self.sharding is not None:
                     self.sharding.register()
@@ -284,7 +255,7 @@ class Operator(Function):
             if x in signature.results and not compiling and value.is_neg():
                 raise TypeError(f"{self.name}: {x} must be a plain tensor, got a view of negated memory")
         present = [x for x in (*signature.optional, *signature.results) if given.get(x) is not None]
-        if not all(x in tensors for x in ("a", "b", *signature.tensors, *present)):
+        if not all(x in tensors for x in (*signature.tensors, *present)):
             # It says which one is no tensor.
             return self.named(self.table, config, a=a, b=b, **operands, out=out)  # type: ignore[no-any-return]
         config = index_of(config)
@@ -314,12 +285,7 @@ class Operator(Function):
         if len(results) < len(signature.results):
             state = self.table.state({"a": a, "b": b, **operands, **results})
             results |= {x.name: x.new(state) for x in self.table.results if x.name not in results}
-        self.named(
-            self.filling,
-            *self.named(signature.packed, a, b, operands),
-            *(results[x] for x in signature.results),
-            config,
-        )
+        self.named(self.filling, *self.named(signature.packed, given), *map(results.get, signature.results), config)
         return out if len(results) == 1 else tuple(results[x] for x in signature.results)
 
     def named(self, call: Any, *arguments: Any, **operands: Any) -> Any:
@@ -337,7 +303,8 @@ class Operator(Function):
 
     def returned(self, own: Operator, a: Tensor, b: Tensor, config: int | None, operands: Operands) -> Any:
         """What an operator returns: that of this contract, or of the one that saves the sum, called in its place."""
-        return self.named(own.returning, *self.named(own.signature.packed, a, b, operands), config)
+        arguments = self.named(own.signature.packed, {"a": a, "b": b, **operands})
+        return self.named(own.returning, *arguments, config)
 
     def recording(
         self, recorded: list[str], a: Tensor, b: Tensor, results: Operands, config: int | None, operands: Operands
@@ -376,42 +343,35 @@ class Operator(Function):
         return "this contract records none: use torch.no_grad(), or render the family with `backward: kernels`"
 
 
-def _operators(contract: Operator) -> tuple[Callable[..., Result], Callable[..., None]]:
+def _define(contract: Operator) -> None:
     """Register the operators of a contract: one that returns new results, and one that fills those it is given."""
     name, table, signature, sharding = contract.name, contract.table, contract.signature, contract.sharding
     contiguous = {x.name: x.unit for x in table.operands}
-    units = [contiguous.get(x) for x in signature.places]
+    places = [*signature.places, "config"]
+    units = [contiguous.get(x) for x in places]
 
-    def run(*arguments: Any) -> Result:
+    def run(*arguments: Any) -> Result | None:
         if within.sharded:
             arguments = sharding.laid_out(arguments, units)
-        a, b, *_ = arguments
-        operands, (config,) = signature.unpacked(arguments)
-        return direct(a, b, None, config, operands)
-
-    def fill(*arguments: Any) -> None:
-        a, b, *_ = arguments
-        operands, (out, *outputs, config) = signature.unpacked(arguments)
-        direct(a, b, out, config, {**operands, **dict(zip(signature.results[1:], outputs))})
-
-    def direct(a: Tensor, b: Tensor, out: Tensor | None, config: int | None, operands: Operands) -> Result:
+        operands, (*results, config) = signature.unpacked(arguments)
         if contract.gradient is None and torch.is_grad_enabled():
             # An exported program calls the operator itself.
-            given = {"a": a, "b": b, **operands}
-            recorded = [x for x, value in given.items() if getattr(value, "requires_grad", False)]
+            recorded = [x for x, value in operands.items() if getattr(value, "requires_grad", False)]
             if recorded:
                 raise RuntimeError(f"{contract.shown}: {requiring(recorded)}, and {contract.why_none()}")
+        a, b, out = operands.pop("a"), operands.pop("b"), results[0] if results else None
         within.operator = True
         try:
-            return contract.direct(a, b, out, config, operands)
+            returned = contract.direct(a, b, out, config, {**operands, **dict(zip(signature.results[1:], results[1:]))})
         finally:
             within.operator = False
+        return None if results else returned
 
     def described(*arguments: Any) -> Any:
         operands, (*results, _) = signature.unpacked(arguments)
         try:
             # Of fake tensors, the results alone are made.
-            outputs = table(a=arguments[0], b=arguments[1], **operands, **dict(zip(signature.results, results)))
+            outputs = table(**operands, **dict(zip(signature.results, results)))
         except (TypeError, ValueError) as error:
             name_contract(error, contract.shown)
             raise
@@ -423,7 +383,7 @@ def _operators(contract: Operator) -> tuple[Callable[..., Result], Callable[...,
             raise NotImplementedError(f"{contract.shown}: {reason}")
         shared = {x.name for x in contract.function(contract.batched).table.operands if x.shared}
         given = list(arguments)
-        for index, (x, dim) in enumerate(zip(signature.places, dimensions)):
+        for index, (x, dim) in enumerate(zip(places, dimensions)):
             value = given[index]
             matrix = isinstance(value, Tensor) and value.dim() - (dim is not None) == 2
             if matrix and x not in signature.numbers:
@@ -434,11 +394,13 @@ def _operators(contract: Operator) -> tuple[Callable[..., Result], Callable[...,
                 reason = f"torch.vmap over {x}, which all products of a batch share"
                 raise NotImplementedError(f"{contract.shown}: {reason}")
         operands, (config,) = signature.unpacked(given)
-        results = contract.function(contract.batched)(*given[:2], config=config, **operands)
+        results = contract.function(contract.batched)(config=config, **operands)
         return results, 0 if len(signature.results) == 1 else (0,) * len(signature.results)
 
-    register(signature.schema(name), run, described)
-    register(signature.schema(name, filled=True), fill, described)
+    returned = ", ".join(["Tensor"] * len(signature.results))
+    filled = ", ".join([f"Tensor({chr(ord('a') + index)}!) {x}_result" for index, x in enumerate(signature.results)])
+    register(f"{name}({signature.schema}, int? config) -> ({returned})", run, described)
+    register(f"{name}_out({signature.schema}, {filled}, int? config) -> ()", run, described)
     if contract.batched is None and contract.backward and contract.gradient is None:
         # A contract that only gradients need, as of a Jacobian.
         loop_over_batch(name)
@@ -448,11 +410,10 @@ def _operators(contract: Operator) -> tuple[Callable[..., Result], Callable[...,
     if sharding is not None:
         shapes = {x.name: x.words for x in table.operands}, [x.words for x in table.results]
         summed = ["K"] if contract.additive else []
-        sharding.later(sharding.Divisible(name, signature.places, *shapes, ("B", "M", "N"), summed))
+        sharding.later(sharding.Divisible(name, places, *shapes, ("B", "M", "N"), summed))
     if contract.gradient is not None and "a" in contract.gradient:
         backward, setup, _ = importlib.import_module(".autograd", __package__).autograd(contract)
         torch.library.register_autograd(f"{NAMESPACE}::{name}", backward, setup_context=setup, lib=LIBRARY)
-    return operator(name), operator(f"{name}_out")
 
 
 def _count(name: str) -> None:

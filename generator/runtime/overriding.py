@@ -94,7 +94,7 @@ class ChosenContract:
 
     def step(self, asked: Asked) -> Step:
         """What such a call does next (`Function.step`)."""
-        return self.function.step(asked.a, asked.b, asked.out, self.operands(asked))
+        return self.function.step({"a": asked.a, "b": asked.b, "out": asked.out, **self.operands(asked)})
 
     def __call__(self, asked: Asked) -> Any:
         return self.function.direct(asked.a, asked.b, asked.out, None, self.operands(asked))

@@ -20,7 +20,7 @@ from torch import Tensor
 from triton import knobs
 
 from . import private
-from .call import Call, Operand, Plan, Planned, Row, State, extents, index_of
+from .call import Call, Operand, Planned, Row, State, extents, index_of
 from .launch import Function, KernelModule, Operands, Repeat, name_contract
 
 #: What an operand may be: a tensor of a dtype, or, for `float`, a Python number.
@@ -75,12 +75,7 @@ def prepare(
 
 def compile_all(every: Collection[_Launch], device: torch.device) -> None:
     """Compile launches in threads; raises the error of a launch that does not compile."""
-
-    def compiled(launch: _Launch) -> None:
-        with torch.cuda.device(device), launch.tolerant:
-            launch.compiled()
-
-    in_threads(every, compiled)
+    in_threads(every, lambda launch: launch.compiled(device))
 
 
 def in_threads(launches: Collection[Any], compiled: Callable[[Any], Any]) -> list[Any]:
@@ -206,19 +201,20 @@ class _Launch:
     kernel: Any
     grid: Any
     arguments: dict[str, Any]
-    repeated: tuple[Call, Plan, Operands] | None = None
+    repeated: tuple[Call, State, Operands] | None = None
     tuned: bool = False
 
     def __post_init__(self) -> None:
         # What a kernel without a configuration is compiled for, and the values of `triton.heuristics`.
         constants: tuple[object, ...] = self.row or tuple([self.arguments.get(x) for x in ("BLOCK_N", "SPLIT")])
         derived = [value(self.arguments) for value in getattr(self.kernel, "values", {}).values()]
-        self.key = self.name, constants, *map(_specialised, self.arguments.values()), *derived
+        self.key = self.name, constants, *map(specialised, self.arguments.values()), *derived
         self.tolerant = contextlib.suppress(*(_UNFIT if self.tuned else ()))
 
-    def compiled(self) -> Any:
-        """The kernel, compiled now if it is not in Triton's cache."""
-        return self.kernel.warmup(grid=self.grid, **self.arguments)
+    def compiled(self, device: torch.device) -> None:
+        """Compile the kernel if it is not in Triton's cache."""
+        with torch.cuda.device(device), self.tolerant:
+            self.kernel.warmup(grid=self.grid, **self.arguments)
 
     def load(self) -> None:
         """Load the compiled kernel on the current device and make its launcher, which Triton 3.6 compiles from C."""
@@ -236,17 +232,14 @@ class _Launch:
 
 def _launches(kernel: KernelModule, row: Row | None, given: Operands) -> list[_Launch]:
     """The launches of a kernel, or those for each configuration that its tuner tries; none if the result is empty."""
-    plans = [kernel.CALL.plan(row, **given)]
-    tuned = bool(plans[0].launches) and not any(_row(kernel, each) for each in plans[0].launches)
-    if tuned:
-        plans = []
-        for offered in kernel.CALL.offered(given["a"].device):
-            # The tuner leaves out configurations that the sizes do not allow.
-            with contextlib.suppress(ValueError):
-                plans.append(kernel.CALL.plan(offered, **given))
-    name, planned = kernel.__name__.rpartition(".")[2], []
+    call, plans, planned = kernel.CALL, [], []
+    tuned, name = row is None and call.tunes, kernel.__name__.rpartition(".")[2]
+    for each in call.offered(given["a"].device) if tuned else [row]:
+        # The tuner leaves out configurations that the sizes do not allow.
+        with contextlib.suppress(*[ValueError] * tuned):
+            plans.append(call.plan(each, **given))
     for plan in plans:
-        repeated = (kernel.CALL, plan, given) if given["a"].numel() else None
+        repeated = (call, plan, given) if given["a"].numel() else None
         for each in plan.launches:
             planned.append(_Launch(name, _row(kernel, each), each.kernel, each.grid, each.arguments, repeated, tuned))
     return planned
@@ -257,14 +250,14 @@ def _row(kernel: KernelModule, launch: Planned) -> tuple[tuple[str, int], ...] |
     return next(((*row.items(),) for row in kernel.CONFIGS if row.items() <= launch.arguments.items()), None)
 
 
-def _specialised(x: Any) -> object:
+def specialised(x: Any) -> object:
     """What Triton compiles an argument for."""
     if isinstance(x, Tensor):
         return x.dtype, x.data_ptr() % 16 == 0
     if hasattr(x, "block_shape"):
         return x.base.dtype, *x.block_shape
     if isinstance(x, tuple):
-        return (*map(_specialised, x),)
+        return (*map(specialised, x),)
     if type(x) is int:
         return x == 1, x % 16 == 0, x.bit_length() > 31
     return type(x) if isinstance(x, float) else x

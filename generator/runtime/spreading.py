@@ -5,8 +5,11 @@ tuner has measurements of such ways. Every family with groups that compares kern
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
+#: For each configuration what is to be least, from the costs of all of them for each of several sizes.
+Score: TypeAlias = Callable[[Sequence[Sequence[float]]], Sequence[float]]
 #: The weight of the worst way in `scores`: 0 is the choice for equal groups alone. With 0.1 a configuration wins that
 #: takes 8 % longer for equal groups, where the fastest one takes twice as long as it has to in another way.
 CAUTION = 0.1
@@ -22,13 +25,15 @@ def ways(groups: int, total: int) -> list[tuple[int, int]]:
     return [(count, -(-total // count)) for count in dict.fromkeys((groups, math.isqrt(groups), 1))]
 
 
-def scores(costs: Sequence[Sequence[float]]) -> list[float]:
+def scores(costs: Sequence[Sequence[float]]) -> Sequence[float]:
     """For each configuration a cost, of which the least is to be chosen, from its `costs` for each of the ways.
 
     The ratio of a cost is to the least one for the same way. The result is the cost for equal groups, the first of
     `costs`, times the power `CAUTION` of how many times as large the worst of the configuration's ratios is as that for
     equal groups: a weighted geometric mean of both.
     """
+    if len(costs) == 1:
+        return costs[0]
     least = [min(each) for each in costs]
     ratios = [[cost / best for cost, best in zip(own, least)] for own in zip(*costs)]
     return [cost * (max(own) / own[0]) ** CAUTION for cost, own in zip(costs[0], ratios)]

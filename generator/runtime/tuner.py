@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import triton
 
-from .call import Call, Plan, State, extents
+from .call import Call, Planned, State, extents
 
 
 class Tuner:
@@ -21,23 +21,20 @@ class Tuner:
         self.reset = reset
         self.kernel = functools.cache(self._kernel)
 
-    def plan(self, call: Call, state: State, results: dict[str, torch.Tensor]) -> Plan:
+    def plan(self, call: Call, state: State) -> State:
         """What a call launches: a grid that follows from the configuration, and memory that is enough for each."""
         rows, (launch,) = call.configs, call.launches
-        plan = call.planned(state, results, rows[0])
+        call.planned(state, rows[0])
         for each in call.memory:
             size = max(extents(each.shape)(_with(row, call, state))[0] for row in rows)
             state.given[each.name] = each.of_size(size, state.device)
-        plan.known = known = state.known
-        planned = launch.planned(known, {})
-        planned.kernel = self.kernel(call)
+        known = state.known
 
         def grid(meta: Mapping[str, Any]) -> tuple[int, ...]:
             return launch.grid(**{**known, **_with(meta, call, state)})
 
-        planned.grid = grid
-        plan.launches[:] = [planned]
-        return plan
+        state.launches = [Planned(self.kernel(call), grid, launch.arguments(**known))]
+        return state
 
     def _kernel(self, call: Call) -> Any:
         """The kernel that tries the configurations."""

@@ -34,7 +34,7 @@ from generator.language.errors import CallError
 from generator.lowering.docstrings import formula
 from generator.plan.devices import Device
 from generator.plan.kernels import Kernel
-from generator.runtime.prepare import in_threads, memoryless, memoryless_tensor, misfit
+from generator.runtime.prepare import in_threads, memoryless, memoryless_tensor, misfit, specialised
 from generator.verify.ahead_of_time import ProductSizes, require_several, standing_in_for, why_none_on
 from generator.verify.cubin_launches import Unpackable, launch_of
 from generator.verify.machine_code import own_cache
@@ -202,7 +202,7 @@ class _Packing:
         key: list[object] = [module.__name__, *row.items()]
         for each in plan.launches:
             derived = [value(each.arguments) for value in getattr(each.kernel, "values", {}).values()]
-            key += [*map(_specialised, each.arguments.values()), *derived]
+            key += [*map(specialised, each.arguments.values()), *derived]
         known: dict[str, int | str] = {**self.sizes, **row}
         if module.CALL.programs is not None:
             known["PROGRAMS"] = module.CALL.programs(row, _DEVICE)
@@ -225,8 +225,7 @@ class _Packing:
         """The kernel and the configuration of a call; None for the kernel's own."""
         function = self.function
         taking = function.accepting(given)
-        like = given if function.nominal is None else function.nominal(self.table, given)
-        choice = None if function.choice is None else function.choice.best(function, taking, self.table.state(like))
+        choice = None if function.choice is None else function.choice.best(function, taking, function.state(given))
         return choice or (taking[0], None)
 
     def entry(self, each: _Planned, compiled: Sequence[Any]) -> CubinEntry:
@@ -273,17 +272,6 @@ def _memory(x: Any, each: _Planned) -> CubinMemory:
     if len(shape) > 2:
         strides[0] = f"({shape[1]} * {shape[2]})"
     return CubinMemory(x.name, x.dtype.itemsize, shape, tuple(strides), bool(getattr(x, "cleared", False)))
-
-
-def _specialised(x: Any) -> object:
-    """What Triton compiles an argument for."""
-    if isinstance(x, torch.Tensor):
-        return x.dtype, x.data_ptr() % 16 == 0
-    if hasattr(x, "block_shape"):
-        return x.base.dtype, *x.block_shape
-    if type(x) is int:
-        return x == 1, x % 16 == 0, x.bit_length() > 31
-    return type(x) if isinstance(x, float) else x
 
 
 def dtype_of(operand: Any, table: Any) -> torch.dtype:

@@ -43,7 +43,7 @@ def chosen(package, sizes, only="", contract="gemm_fp16_rcr_none", crossing=NOT)
     """The kernel, less its contract, and the row that are chosen among the kernels of a contract."""
     kernels = [package._kernel(name) for name in package._KERNELS[contract] if only in name]
     choose = importlib.import_module("measured._tuned").choose
-    found = choose(contract, kernels, sizes, 2, torch.device("cuda", 0), crossing)
+    found = choose(contract, kernels, [sizes], 2, torch.device("cuda", 0), crossing)
     if found is None:
         return None
     kernel, row = found
@@ -200,7 +200,7 @@ def test_a_row_is_the_one_measured_where_tables_differ(rendered):
         kernel = package._kernel(own)
         tables.append(kernel.CONFIGS)
         for sizes in ((8, 8, 8), (16, 16, 16)):
-            assert choose(name, [kernel], sizes, 4, torch.device("cuda", 0)) == (kernel, row)
+            assert choose(name, [kernel], [sizes], 4, torch.device("cuda", 0)) == (kernel, row)
     assert [len(table) for table in tables] == [1, 2]
 
 

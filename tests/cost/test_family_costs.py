@@ -1,6 +1,5 @@
 """`select: fastest` on GPUs without measurements: the analytic cost model compares the kernels of a contract."""
 
-import importlib
 import itertools
 import json
 
@@ -51,7 +50,8 @@ def render(tmp_path):
 def chosen(package, contract, sizes, only=bool):
     """The kernel and the configuration that the model chooses among the kernels of a contract that `only` allows."""
     kernels = tuple(package._kernel(name) for name in package._KERNELS[contract] if only(name))
-    kernel, row = importlib.import_module("predicted._analytic").choose(contract, kernels, sizes, CUDA)
+    ranking = package._contract(contract).choice
+    kernel, row = ranking.analytic.choose(contract, kernels, ranking.typical(sizes) or (sizes,), CUDA, ranking.score)
     return kernel.__name__.partition(".")[2], row
 
 
@@ -116,8 +116,8 @@ def test_kernels_without_tiles_are_not_chosen(render):
     package = render(f"{FASTEST}schedule: elementwise\n")
     with standing_in_for(A100):
         (name,) = package._KERNELS["gemm_fp16_rcr_none"]
-        choose = importlib.import_module("predicted._analytic").choose
-        assert choose("gemm_fp16_rcr_none", (package._kernel(name),), (64, 64, 64), CUDA) is None
+        choose = package._contract("gemm_fp16_rcr_none").choice.analytic.choose
+        assert choose("gemm_fp16_rcr_none", (package._kernel(name),), ((64, 64, 64),), CUDA) is None
         assert ran(package, "gemm_fp16_rcr_none", 64, 64, 64)[0] == name
 
 

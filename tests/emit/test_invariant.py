@@ -185,7 +185,7 @@ def test_nothing_is_copied_and_no_vector_is_read_in_another_layout(render):
             for m in (1, 3, 4096, 4097):
                 a = matrix(m, 8192, torch.float32) if layout[0] == "r" else matrix(8192, m, torch.float32).mT
                 b = matrix(8192, 4100, torch.float32) if layout[1] == "r" else matrix(4100, 8192, torch.float32).mT
-                assert function.step(a, b, None, {})[0] is None
+                assert function.step({"a": a, "b": b, "out": None})[0] is None
 
 
 POINTER = "gemm_fp16_rcr_none__tiled_pointer_auto_grouped"

@@ -134,7 +134,7 @@ def test_prepared_calls_compile_nothing(compilations, load, family, contract, n,
                 # Only kernels with descriptors are in the family.
                 continue
             for launch in (*copies, *ahead._launches(kernel, row, given)):
-                launch.compiled()
+                launch.compiled(CUDA)
                 launched.add(launch.name)
     assert launched and len(compilations) == prepared
 
