@@ -41,6 +41,8 @@ class Peer:
     launch: Launch
     #: Whether it returns new tensors even if an output is given.
     fresh: bool = False
+    #: How many operations of the epilogue it computes in addition to the product.
+    steps: int = 0
 
 
 def set_precision(problem: Problem) -> None:
@@ -52,15 +54,6 @@ def set_precision(problem: Problem) -> None:
         matmul.fp32_precision = "tf32" if fast else "ieee"
     else:
         matmul.allow_tf32 = fast
-
-
-@dataclass(frozen=True)
-class _Call:
-    """A call of torch: its name, and how many operations of the epilogue it computes in addition to the product."""
-
-    name: str
-    launch: Launch
-    steps: int = 0
 
 
 def cublas(problem: Problem) -> Peer:
@@ -88,7 +81,7 @@ def fused(problem: Problem) -> Peer:
     return _followed(problem, call)
 
 
-def _followed(problem: Problem, call: _Call) -> Peer:
+def _followed(problem: Problem, call: Peer) -> Peer:
     """`call`, then the rest of the epilogue, one call of torch for each operation, in the type of its operands."""
     if problem.epilogue.quantisation is not None:
         raise NoPeer("torch has no call that quantises blocks of a result")
@@ -97,11 +90,10 @@ def _followed(problem: Problem, call: _Call) -> Peer:
     if own is not None:
         raise NoPeer(f"torch has no call for {own!r}, of which each group has its own")
     out = problem.dtype.out
+    if not rest.steps and out not in QUANTISED:
+        return call
     name = " + ".join([call.name, *(step.word for step in rest.steps)])
     name += f", then {out}" if out in QUANTISED else ""
-    if not rest.steps and out not in QUANTISED:
-        # torch's products of groups take no output.
-        return Peer(name, call.launch, fresh=bool(problem.shape.groups))
     converted = torch_type(problem.operand_type)
 
     def launch(operands: Operands, out: torch.Tensor | None) -> Any:
@@ -132,7 +124,7 @@ _LEAST_MANTISSA = 3
 _ACTIVATIONS = {"relu": False, "gelu_tanh": True}
 
 
-def _addmm(problem: Problem, *, activated: bool = False) -> _Call | None:
+def _addmm(problem: Problem, *, activated: bool = False) -> Peer | None:
     """torch.addmm, which computes product and bias; `activated`, the activation behind it too.
 
     None if the problem does not begin so, with a bias of the operands' type, of a single product.
@@ -153,10 +145,10 @@ def _addmm(problem: Problem, *, activated: bool = False) -> _Call | None:
     def launch(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
         return function(operands.epilogue["bias"], operands.a, operands.b, out=out)
 
-    return _Call(call, launch, 1 + activated)
+    return Peer(call, launch, steps=1 + activated)
 
 
-def _scaled(problem: Problem) -> _Call | None:
+def _scaled(problem: Problem) -> Peer | None:
     """torch._scaled_mm with a scale for each row and each column; None if the problem does not begin so."""
     words = {step.word for step in problem.epilogue.steps[:2]}
     # With scales for each row, cuBLASLt writes bf16 only.
@@ -168,7 +160,7 @@ def _scaled(problem: Problem) -> _Call | None:
         or problem.shape.groups
     ):
         return None
-    return _Call("torch._scaled_mm by rows and columns", _scaled_mm(problem, by_rows=True), 2)
+    return Peer("torch._scaled_mm by rows and columns", _scaled_mm(problem, by_rows=True), steps=2)
 
 
 def _unscaled(dtype: Dtype) -> str:
@@ -180,7 +172,7 @@ def _unscaled(dtype: Dtype) -> str:
     return dtype.a
 
 
-def _product(problem: Problem) -> _Call:
+def _product(problem: Problem) -> Peer:
     """torch's product alone; raise `NoPeer` if torch has none for these types, layouts and sizes."""
     dtype, shape = problem.dtype, problem.shape
     if shape.groups:
@@ -193,22 +185,26 @@ def _product(problem: Problem) -> _Call:
     if shape.batch and dtype.stored_a.bits == 8:
         raise NoPeer(f"torch multiplies no batches of {dtype.a}")
     if shape.batch and dtype.out == dtype.a:
-        return _Call("torch.bmm", lambda operands, out: torch.bmm(operands.a, operands.b, out=out))
+        return Peer("torch.bmm", lambda operands, out: torch.bmm(operands.a, operands.b, out=out))
     if not dtype.stored_a.element.floating:
         product = _int_mm(shape.m, problem.columns, shape.k)
         if dtype.out == ELEMENTS[dtype.a].result:
-            return _Call("torch._int_mm", product)
-        name = f"torch._int_mm, then {dtype.out}"
-        return _Call(name, lambda operands, out: _deliver(product(operands, None), operands, out))
+            return Peer("torch._int_mm", product)
+        return _converted("torch._int_mm", product, dtype.out)
     if dtype.stored_a.bits == 8:
-        return _Call("torch._scaled_mm", _scaled_mm(problem))
+        return Peer("torch._scaled_mm", _scaled_mm(problem))
+
+    def matmul(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
+        return torch.matmul(operands.a, operands.b, out=out)
+
     if dtype.out == dtype.a:
-        return _Call("torch.matmul", lambda operands, out: torch.matmul(operands.a, operands.b, out=out))
+        return Peer("torch.matmul", matmul)
+    return _converted("torch.matmul", matmul, dtype.out)
 
-    def converted(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
-        return _deliver(torch.matmul(operands.a, operands.b), operands, out)
 
-    return _Call(f"torch.matmul, then {dtype.out}", converted)
+def _converted(name: str, product: Launch, out_type: str) -> Peer:
+    """A product, then the conversion of its result."""
+    return Peer(f"{name}, then {out_type}", lambda operands, out: _deliver(product(operands, None), operands, out))
 
 
 def _int_mm(m: int, n: int, k: int) -> Launch:
@@ -216,9 +212,8 @@ def _int_mm(m: int, n: int, k: int) -> Launch:
         raise NoPeer(f"torch._int_mm needs M above 16, and N and K that are multiples of 8, not {m}, {n}, {k}")
 
     def launch(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
-        if out is None:
-            return torch._int_mm(operands.a, operands.b)
-        return torch._int_mm(operands.a, operands.b, out=out)
+        given = {} if out is None else {"out": out}
+        return torch._int_mm(operands.a, operands.b, **given)
 
     return launch
 
@@ -250,7 +245,7 @@ def _scaled_mm(problem: Problem, *, by_rows: bool = False) -> Launch:
     return _scaled_by(scales, out_type, fast=fast)
 
 
-def _product_of_stored(problem: Problem) -> _Call:
+def _product_of_stored(problem: Problem) -> Peer:
     """torch's product of fp8 under the same scales, if it has it, else of the numbers in 16 bits."""
     dtype, layout = problem.dtype, problem.layout
     blocks = SCALED.get((dtype.a_block, dtype.b_block))
@@ -260,7 +255,7 @@ def _product_of_stored(problem: Problem) -> _Call:
     fp8 = all(storage.element.floating and storage.bits == 8 for storage in dtype.stored)
     if fp8 and blocks is not None and aligned and layout.word == "rcr" and dtype.out == "bf16":
         name = f"torch._scaled_mm by {'blocks' if blocks == 'blocks' else 'rows and columns'}"
-        return _Call(name, _scaled_by(_scales(), torch.bfloat16))
+        return Peer(name, _scaled_by(_scales(), torch.bfloat16))
 
     def matmul(operands: Operands, out: torch.Tensor | None) -> torch.Tensor:
         assert operands.dense is not None
@@ -268,11 +263,11 @@ def _product_of_stored(problem: Problem) -> _Call:
             return torch.matmul(*operands.dense, out=out)
         return torch.matmul(*operands.dense).to(torch_type(dtype.out))
 
-    return _Call(f"torch.matmul in {dtype.dense}", matmul)
+    return Peer(f"torch.matmul in {dtype.dense}", matmul)
 
 
-def _product_of_groups(problem: Problem) -> _Call:
-    """torch's product of groups, which makes a new tensor.
+def _product_of_groups(problem: Problem) -> Peer:
+    """torch's product of groups, which makes a new tensor even if an output is given.
 
     fp8 under scales of rows and columns is multiplied under these; other stored operands, and those of types that torch
     has no such product of, in 16 bits.
@@ -281,7 +276,7 @@ def _product_of_groups(problem: Problem) -> _Call:
     if any(pitch * max(16, dtype.stored_a.bits) % 128 for pitch in pitches):
         raise NoPeer(f"torch multiplies groups of rows that are multiples of 16 bytes, not of {pitches} elements")
     if dtype.plain and dtype.stored_a.bits > 8:
-        return _Call("F.grouped_mm", lambda operands, out: _grouped_mm(operands.a, operands.b, operands, dtype.out))
+        return Peer("F.grouped_mm", lambda x, out: _grouped_mm(x.a, x.b, x, dtype.out), fresh=True)
     blocks = SCALED.get((dtype.a_block, dtype.b_block))
     aligned = problem.columns % 16 == 0 and problem.shape.k % 16 == 0 and problem.layout.word == "rcr"
     if blocks == "rows" and dtype.out == "bf16" and aligned:
@@ -292,7 +287,7 @@ def _product_of_groups(problem: Problem) -> _Call:
                 operands.a, operands.b, rows, columns, offs=operands.offsets, out_dtype=torch.bfloat16
             )
 
-        return _Call("torch._scaled_grouped_mm", scaled)
+        return Peer("torch._scaled_grouped_mm", scaled, fresh=True)
     if dtype.plain:
         raise NoPeer(f"torch multiplies no groups of {dtype.a} without scales")
 
@@ -300,7 +295,7 @@ def _product_of_groups(problem: Problem) -> _Call:
         assert operands.dense is not None
         return _grouped_mm(*operands.dense, operands, dtype.out)
 
-    return _Call(f"F.grouped_mm in {dtype.dense}", converted)
+    return Peer(f"F.grouped_mm in {dtype.dense}", converted, fresh=True)
 
 
 def _grouped_mm(a: torch.Tensor, b: torch.Tensor, operands: Operands, word: str) -> torch.Tensor:
