@@ -11,10 +11,9 @@ from pathlib import Path
 from generator.bench.suite import DEFAULT_PEERS, KernelSelection, Suite
 from generator.emit import kept_digests
 from generator.emit.render import stated_and_actual_digest
-from generator.epilogue.chain import Epilogue
 from generator.files.program import program
 from generator.language.errors import CallError, nearest
-from generator.language.model import Dtype, Layout
+from generator.language.model import Variant
 from generator.language.spec import read
 from generator.language.vocabulary import AXES, CONTRACT_AXES
 from generator.plan.expand import expand
@@ -43,8 +42,8 @@ class Contestant:
     file: Path
     #: The digest of the kernel's file, or of all files that the contract's function can run.
     digest: str
-    #: The layout as the kernel states it, which may be `strided`.
-    layout: Layout
+    #: The kernel, or the first of a contract's.
+    first: Kernel
 
     @property
     def is_contract(self) -> bool:
@@ -81,7 +80,7 @@ class Families:
     def contestant(self, kernel: Kernel, family: str, label: str) -> Contestant:
         """A kernel as a contestant; raises `CallError` if its file is missing."""
         file = kept_digests.folder(self.family(family), self.out) / f"{kernel.name}.py"
-        return Contestant(label, family, kernel.name, file, _digest(file, family), kernel.variant.layout)
+        return Contestant(label, family, kernel.name, file, _digest(file, family), kernel)
 
     def contract(self, kernels: Sequence[Kernel], family: str, label: str) -> Contestant:
         """The public function of a contract that `kernels` implement; raises `CallError` if a file is missing."""
@@ -90,8 +89,7 @@ class Families:
         files = [*own, *(folder / f"{kernel.name}.py" for kernel in kernels)]
         digests = "\n".join(_digest(file, family) for file in files)
         whole = hashlib.sha256(digests.encode()).hexdigest()
-        layout = kernels[0].variant.layout
-        return Contestant(label, family, kernels[0].variant.contract, folder, whole, layout)
+        return Contestant(label, family, kernels[0].variant.contract, folder, whole, kernels[0])
 
 
 def _digest(file: Path, family: str) -> str:
@@ -111,8 +109,8 @@ def of_suite(suite: Suite, families: Families, only: str | None = None) -> list[
     comparisons = []
     for case in suite.cases:
         whole = only is None or fnmatch.fnmatchcase(case.name, only)
-        pairs = [chosen for choice in case.choices for chosen in _choose(choice, families, case.name)]
-        selected = [(c, k) for c, k in pairs if whole or fnmatch.fnmatchcase(c.kernel, only or "*")]
+        chosen = [each for choice in case.choices for each in _choose(choice, families, case.name)]
+        selected = [each for each in chosen if whole or fnmatch.fnmatchcase(each.kernel, only or "*")]
         if selected:
             _refuse_equal_labels(selected, case.name)
             peers = suite.peers if case.peers is None else case.peers
@@ -122,16 +120,15 @@ def of_suite(suite: Suite, families: Families, only: str | None = None) -> list[
 
 def of_specs(families: Families, shapes: tuple[Shape, ...], only: str | None = None) -> list[Comparison]:
     """Every kernel of the given families on every shape; kernels that compute the same are in one comparison."""
-    groups: dict[tuple[str, str], list[tuple[Contestant, Kernel]]] = {}
+    groups: dict[tuple[str, str], list[Contestant]] = {}
     for name, family in families.known.items():
         for kernel in family.kernels:
             if only is None or fnmatch.fnmatchcase(kernel.name, only):
-                label = kernel.name.partition("__")[2]
-                entry = families.contestant(kernel, name, label), kernel
-                groups.setdefault((name, kernel.variant.contract), []).append(entry)
+                own = groups.setdefault((name, kernel.variant.contract), [])
+                own.append(families.contestant(kernel, name, kernel.how))
     comparisons = []
-    for (name, contract), entries in groups.items():
-        comparisons += _on_shapes(f"{name}/{contract}", contract, entries, shapes)
+    for (name, contract), contestants in groups.items():
+        comparisons += _on_shapes(f"{name}/{contract}", contract, contestants, shapes)
     return _refuse_none(comparisons, only, [])
 
 
@@ -144,14 +141,14 @@ def _refuse_none(comparisons: list[Comparison], only: str | None, cases: list[st
     raise CallError(f"--only: no kernel and no case matches {only!r}{hint}")
 
 
-def _refuse_equal_labels(entries: list[tuple[Contestant, Kernel]], case: str) -> None:
-    labels = [contestant.label for contestant, _ in entries]
+def _refuse_equal_labels(contestants: list[Contestant], case: str) -> None:
+    labels = [each.label for each in contestants]
     twice = {label for label in labels if labels.count(label) > 1}
     if twice:
         raise CallError(f"case {case!r}: two kernels are labelled {sorted(twice)[0]!r}; give each its own label")
 
 
-def _choose(choice: KernelSelection, families: Families, case: str) -> list[tuple[Contestant, Kernel]]:
+def _choose(choice: KernelSelection, families: Families, case: str) -> list[Contestant]:
     """The contestants of one line of a case; if several kernels match, their labels get the words that differ."""
     kernels = families.family(choice.family).kernels
     if choice.contract is not None:
@@ -164,53 +161,49 @@ def _choose(choice: KernelSelection, families: Families, case: str) -> list[tupl
         raise CallError(f"case {case!r}: no kernel of the family {choice.family!r} has {wanted}; it has {names}")
     if choice.contract is not None:
         label = choice.label or choice.contract
-        return [(families.contract(matching, choice.family, label), matching[0])]
+        return [families.contract(matching, choice.family, label)]
     different = [axis for axis in AXES if len({kernel.variant.word(axis) for kernel in matching}) > 1]
-    entries = []
+    contestants = []
     for kernel in matching:
         own = choice.label or ("" if different else kernel.name)
         words = [own, *(kernel.variant.word(axis) for axis in different)]
-        label = " ".join(word for word in words if word)
-        entries.append((families.contestant(kernel, choice.family, label), kernel))
-    return entries
+        contestants.append(families.contestant(kernel, choice.family, " ".join(filter(None, words))))
+    return contestants
 
 
 def _on_shapes(
     case: str,
     title: str,
-    entries: list[tuple[Contestant, Kernel]],
+    contestants: list[Contestant],
     shapes: tuple[Shape, ...],
     peers: tuple[str, ...] = DEFAULT_PEERS,
 ) -> list[Comparison]:
-    dtype, epilogue = _shared(case, [kernel for _, kernel in entries])
-    if epilogue.reads_out:
+    name, v = contestants[0].first.name, _shared(case, contestants)
+    if v.epilogue.reads_out:
         reason = "reads what the previous call wrote, so repeated calls have different results and cannot be timed"
-        raise CallError(f"case {case!r}: {entries[0][1].name} {reason}; exclude it with --only")
+        raise CallError(f"case {case!r}: {name} {reason}; exclude it with --only")
     try:
-        layout = shared_layout([kernel.variant.layout for _, kernel in entries])
+        layout = shared_layout([each.first.variant.layout for each in contestants])
     except ValueError as error:
         raise CallError(f"case {case!r}: {error}") from None
-    products = entries[0][1].variant.batch
-    if products == "grouped_k":
+    if v.batch == "grouped_k":
         shapes = tuple(replace(shape, inner=True) if shape.groups else shape for shape in shapes)
-    fitting = [shape for shape in shapes if shape.products == products]
+    fitting = [shape for shape in shapes if shape.products == v.batch]
     if not fitting:
-        reason = f"multiplies {_SHAPES[products]}; found {shapes[0]}"
-        raise CallError(f"case {case!r}: {entries[0][1].name} {reason}")
-    symmetric = entries[0][1].variant.symmetric
-    fitting = [shape for shape in fitting if shape.m == shape.n or not symmetric]
+        raise CallError(f"case {case!r}: {name} multiplies {_SHAPES[v.batch]}; found {shapes[0]}")
+    fitting = [shape for shape in fitting if shape.m == shape.n or not v.symmetric]
     if not fitting:
-        raise CallError(f"case {case!r}: {entries[0][1].name} has a symmetric result, so M is N; found {shapes[0]}")
-    contestants = tuple(contestant for contestant, _ in entries)
-    problems = [Problem(shape, dtype, layout, epilogue, symmetric) for shape in fitting]
-    return [Comparison(case, title, problem, contestants, peers) for problem in problems]
+        raise CallError(f"case {case!r}: {name} has a symmetric result, so M is N; found {shapes[0]}")
+    problems = [Problem(shape, v.dtype, layout, v.epilogue, v.symmetric) for shape in fitting]
+    return [Comparison(case, title, problem, tuple(contestants), peers) for problem in problems]
 
 
-def _shared(case: str, kernels: list[Kernel]) -> tuple[Dtype, Epilogue]:
-    """The type and epilogue of the kernels of a comparison; raises `CallError` if they do not compute the same.
+def _shared(case: str, contestants: list[Contestant]) -> Variant:
+    """The first kernel's variant, whose contract all share; raises `CallError` if they do not compute the same.
 
     Layouts may differ (`shared_layout` checks them), and so may implementation axes such as `math`.
     """
+    kernels = [each.first for each in contestants]
     first = kernels[0].variant
     for kernel in kernels[1:]:
         for axis in (axis for axis in CONTRACT_AXES if axis != "layout"):
@@ -219,4 +212,4 @@ def _shared(case: str, kernels: list[Kernel]) -> tuple[Dtype, Epilogue]:
                     f"case {case!r}: {axis} is {first.word(axis)} in {kernels[0].name} and "
                     f"{kernel.variant.word(axis)} in {kernel.name}; all kernels of a case must compute the same"
                 )
-    return first.dtype, first.epilogue
+    return first

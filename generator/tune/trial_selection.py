@@ -101,7 +101,7 @@ def plan(
     ranks = {(n, each.name): each.kernels for n, family in families.known.items() for each in contracts(family)}
     for comparison in of_specs(families, shapes, only) if shapes else []:
         name, _, contract = comparison.case.partition("/")
-        candidates = candidates_of(comparison, families, device, triton, trial_plan.left_out)
+        candidates = candidates_of(comparison, device, triton, trial_plan.left_out)
         if candidates:
             # Of candidates with equal times, the kernel that the package tries first comes first.
             tried = ranks[name, contract]
@@ -135,20 +135,13 @@ def by_rates(
 
 
 def candidates_of(
-    comparison: Comparison,
-    families: Families,
-    device: devices.Device,
-    triton: str,
-    left_out: Counter[str],
+    comparison: Comparison, device: devices.Device, triton: str, left_out: Counter[str]
 ) -> list[Candidate]:
     """The configurations of a comparison's kernels that can run; adds the others to `left_out` by their reasons."""
     problem = comparison.problem
-    shape = problem.shape
-    kernels = {kernel.name: kernel for each in comparison.contestants for kernel in families.known[each.family].kernels}
     candidates, predicted = [], []
     for contestant in comparison.contestants:
-        kernel = kernels[contestant.kernel]
-        table = rows(contestant)
+        kernel, table = contestant.first, rows(contestant)
         if len(table) != len(kernel.tiles):
             raise CallError(f"{contestant.file} is not what the spec renders now; render the family again")
         call = getattr(module_of(contestant), "CALL", None)
@@ -157,7 +150,9 @@ def candidates_of(
             reason = whole or _why_not_entry(kernel, call, index, config, problem, device.target)
             if reason is None:
                 candidates.append(Candidate(contestant, index, dict(config), 0.0))
-                predicted.append([analytic.seconds(kernel.variant, config, each, device) for each in shape.ways])
+                predicted.append(
+                    [analytic.seconds(kernel.variant, config, each, device) for each in problem.shape.ways]
+                )
             else:
                 left_out[reason] += 1
     scores = spreading.scores(list(zip(*predicted))) if candidates else []

@@ -114,12 +114,12 @@ class _Family:
     @cached_property
     def rows(self) -> frozenset[Row]:
         """Every configuration of the kernels."""
-        named = ((each.kernel, config) for each in self.contestants for config in rows(each))
-        return frozenset(row_of(kernel.partition("__")[0], kernel, config) for kernel, config in named)
+        own = ((each.first.variant.contract, each, config) for each in self.contestants for config in rows(each))
+        return frozenset(row_of(contract, each.kernel, config) for contract, each, config in own)
 
     @cached_property
     def variants(self) -> dict[str, Variant]:
-        return {kernel.name: kernel.variant for kernel in self.families.known[self.name].kernels}
+        return {each.kernel: each.first.variant for each in self.contestants}
 
     def write(self, path: Path) -> int:
         """Merge the winners into the family's file, as the function `write` does.

@@ -17,9 +17,10 @@ from generator.emit.loading import load_kernel
 from generator.epilogue.chain import Epilogue
 from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Layout
+from generator.plan.kernels import Kernel
 from generator.problem.product import Problem, Shape
 from tests.helpers.bench.fake_device import FakeDevice
-from tests.helpers.support import GENERATED
+from tests.helpers.support import GENERATED, variant
 
 KERNEL = """
 import torch
@@ -37,6 +38,7 @@ def gemm(a, b, *, out=None, config=None, **operands):
     return out
 """
 RIGHT = "out.copy_(result)"
+FIRST = Kernel(variant(), (), (), "", "")
 OPTIONS = Options(rounds=3)
 
 
@@ -44,7 +46,7 @@ def contestant(folder, label, body=RIGHT):
     text = KERNEL.replace("BODY", body)
     path = folder / f"gemm__{label}.py"
     path.write_text(text)
-    return Contestant(label, "family", path.stem, path, hashlib.sha256(text.encode()).hexdigest(), Layout.of("rcr"))
+    return Contestant(label, "family", path.stem, path, hashlib.sha256(text.encode()).hexdigest(), FIRST)
 
 
 def problem(dtype="fp16", epilogue=None, layout="rcr"):

@@ -14,12 +14,14 @@ from generator.commands import tune
 from generator.epilogue.chain import Epilogue
 from generator.language.errors import CallError
 from generator.language.model import Dtype, Layout
+from generator.plan.kernels import Kernel
 from generator.problem.product import Problem, Shape
 from generator.tune import trial_worker, tuning_report
 from generator.tune.journal import Journal, JournalEntry
 from generator.tune.outcome import Chosen, Timed, TrialOutcome, winner_at
 from generator.tune.trial_selection import Candidate, Trial
 from generator.tune.winners import MeasurementSource
+from tests.helpers.support import variant
 from tests.helpers.tune import fake_gpu as fakes
 
 FILE = Path("regret.json")
@@ -124,7 +126,7 @@ def test_every_configuration_is_measured_in_groups(bench, monkeypatch):
 
 def test_a_group_is_small_if_partial_sums_are_large():
     """8192x8192 in fp32 is 268 MB; 16 parts of it are 4.3 GB, and 8 GB are recorded at a time."""
-    contestant = Contestant("", "tiny", "k__a", Path("k.py"), "", Layout.of("rcr"))
+    contestant = Contestant("", "tiny", "k__a", Path("k.py"), "", Kernel(variant(), (), (), "", ""))
 
     def sizes(split, size):
         config = {"BLOCK_M": 16} | ({"SPLIT": split} if split else {})
