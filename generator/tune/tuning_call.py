@@ -357,21 +357,21 @@ def _tune(
     for path in (*(files.values() if call.regret is None else [call.regret]), _journal(call, slug)):
         output_files.check(path)
     journal = Journal(_journal(call, slug))
-    progress = tuning_run.progress_of(trials, facts, journal)
+    keys = {trial.key(trial_worker.method_of(trial), facts.environment): trial for trial in trials}
+    progress = tuning_run.Progress(keys, journal)
     if call.chooses:
         # A file that the winners cannot be merged into raises an error here, before hours of measuring.
         winner_choice.check(files, source, families)
     left = progress.left
-    if len(left) < len(progress.keys):
-        done = len(progress.keys) - len(left)
-        print(f"{done} of {len(progress.keys)} problems are already in {journal.path}", file=sys.stderr)
+    if done := len(keys) - len(left):
+        print(f"{done} of {len(keys)} problems are already in {journal.path}", file=sys.stderr)
     if left and call.executor == workers.PROCESSES:
         longest = min(_LONGEST_AHEAD, max(0.0, until - time.monotonic()))
-        workers.compile_ahead(calls([progress.keys[key] for key in left]), call.workers, longest)
+        workers.compile_ahead(calls([keys[key] for key in left]), call.workers, longest)
     with journal:
-        tuning_run.hand_out(progress, executor, journal, source, call.gpus, until, call.factory)
+        tuning_run.hand_out(progress, executor, source, call.gpus, until, call.factory)
     if call.regret is not None:
-        entries_written = tuning_run.write_regret(progress, journal, call.regret)
+        entries_written = tuning_run.write_regret(progress, call.regret)
         if entries_written:
             print(tuning_report.of_regret(entries_written).markdown(), end="")
         return max(tuning_run.status(progress), DONE if entries_written else NOTHING)

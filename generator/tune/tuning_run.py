@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from generator.bench.device import reason
@@ -22,30 +22,27 @@ DONE, FAULT = 0, 1
 
 @dataclass
 class Progress:
-    """The trials of a call by their keys, and the outcomes so far."""
+    """The trials of a call by their keys, and the journal that has the outcomes so far."""
 
     keys: dict[str, Trial]
-    outcomes: dict[str, TrialOutcome] = field(default_factory=dict)
+    journal: Journal
     #: Whether a worker has lost its device or has died: no more trials are sent.
     lost: bool = False
 
     @property
+    def done(self) -> dict[str, TrialOutcome]:
+        """The outcomes so far, in the order of the plan."""
+        return {key: self.journal.kept[key].outcome for key in self.keys if key in self.journal.kept}
+
+    @property
     def left(self) -> list[str]:
         """The keys of the trials that have no outcome, in the order of the plan."""
-        return [key for key in self.keys if key not in self.outcomes]
-
-
-def progress_of(trials: Sequence[Trial], facts: trial_worker.Facts, journal: Journal) -> Progress:
-    """The trials on the device of `facts`, with the outcomes that are in the journal."""
-    keys = {trial.key(trial_worker.method_of(trial), facts.environment): trial for trial in trials}
-    recorded = journal.outcomes
-    return Progress(keys, {key: recorded[key] for key in keys if key in recorded})
+        return [key for key in self.keys if key not in self.journal.kept]
 
 
 def hand_out(
     progress: Progress,
     executor: Executor,
-    journal: Journal,
     source: winners.MeasurementSource,
     workers: int,
     until: float,
@@ -55,7 +52,7 @@ def hand_out(
 
     It then waits for the trials that are running. If it is interrupted, it sends no more trials and does not wait.
     """
-    waiting = progress.left
+    journal, waiting = progress.journal, progress.left
     count, total = 0, len(waiting)
     running: dict[Future[TrialOutcome], str] = {}
     try:
@@ -65,7 +62,6 @@ def hand_out(
                 journal.refresh()
                 if key in journal.kept:
                     # Another run has measured it meanwhile.
-                    progress.outcomes[key] = journal.kept[key].outcome
                     continue
                 try:
                     running[executor.submit(trial_worker.run, progress.keys[key], factory)] = key
@@ -79,7 +75,6 @@ def hand_out(
                 key = running.pop(future)
                 trial = progress.keys[key]
                 outcome = replace(_outcome(future), whole=trial.whole)
-                progress.outcomes[key] = outcome
                 progress.lost |= outcome.lost is not None
                 journal.append(key, f"{trial.family}/{_about(trial)}", outcome, source, trial.digests)
                 count += 1
@@ -89,20 +84,21 @@ def hand_out(
             future.cancel()
 
 
-def write_regret(progress: Progress, journal: Journal, path: Path) -> list[JournalEntry]:
+def write_regret(progress: Progress, path: Path) -> list[JournalEntry]:
     """Write the lines of the journal that have the regret of a trial, sorted, to a file, and return what they say.
 
     Sizes without a time of the choice or of a candidate are left out; if all are, why is printed and nothing written.
     """
-    entries = {key: journal.kept[key] for key, outcome in progress.outcomes.items() if outcome.regret is not None}
-    if not entries:
-        measured = f"{len(progress.outcomes)} of {len(progress.keys)} problems were measured"
+    done, trials = progress.done, progress.keys
+    keys = [key for key, outcome in done.items() if outcome.regret is not None]
+    if not keys:
+        measured = f"{len(done)} of {len(trials)} problems were measured"
         print(f"tune: --regret: no size has times of the choice and of a candidate; {measured}", file=sys.stderr)
         return []
-    trials = progress.keys
-    keys = sorted(entries, key=lambda x: (trials[x].family, trials[x].contract, trials[x].problem.shape.sizes))
-    put(path, "".join(entries[key].line(key) for key in keys))
-    return [entries[key] for key in keys]
+    keys.sort(key=lambda x: (trials[x].family, trials[x].contract, trials[x].problem.shape.sizes))
+    entries = [progress.journal.kept[key] for key in keys]
+    put(path, "".join(entry.line(key) for key, entry in zip(keys, entries)))
+    return entries
 
 
 def _outcome(future: Future[TrialOutcome]) -> TrialOutcome:
@@ -141,7 +137,7 @@ def _row(config: Mapping[str, int] | None) -> str:
 def status(progress: Progress) -> int:
     """Print the failures and how many trials remain; return the exit status."""
     faults = 0
-    for key, outcome in progress.outcomes.items():
+    for key, outcome in progress.done.items():
         about = _about(progress.keys[key])
         for fault in outcome.faults:
             faults += 1
@@ -149,9 +145,9 @@ def status(progress: Progress) -> int:
         if outcome.lost is not None:
             faults += 1
             print(f"tune: {about}: lost, and not tried again: {outcome.lost}", file=sys.stderr)
-    if progress.left:
+    if left := progress.left:
         print(
-            f"tune: {len(progress.left)} of {len(progress.keys)} problems are left; repeat the call to go on",
+            f"tune: {len(left)} of {len(progress.keys)} problems are left; repeat the call to go on",
             file=sys.stderr,
         )
     return FAULT if faults else DONE
