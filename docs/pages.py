@@ -503,7 +503,7 @@ def plotted(name: str) -> Sequence[Plot]:
     """What a plot shows."""
     suite, only = PLOTS[name]
     kept = measurements.load(RESULTS[suite])
-    return results_report.plots(kept, [record for record in kept.records if fnmatch.fnmatchcase(record.case, only)])
+    return results_report.plots(kept.of(record for record in kept.records if fnmatch.fnmatchcase(record.case, only)))
 
 
 def draw(name: str, path: Path) -> None:

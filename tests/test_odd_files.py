@@ -85,9 +85,9 @@ def _bench(path):
 
 def _read_bench(path):
     found = measurements.load(path)
-    results_report.markdown(found, found.records)
-    results_report.markdown(found, found.records, brief=True, by_rows=True)
-    page(results_report.report(found, found.records))
+    results_report.markdown(found)
+    results_report.markdown(found, brief=True, by_rows=True)
+    page(results_report.report(found))
     return json.loads(measurements.text_of(found, path))
 
 

@@ -114,12 +114,13 @@ def show(call: BenchmarkOptions) -> int:
         _reported_as(call, read_suite(find(call.suite)))
     if not call.json.exists():
         raise CallError(f"--json: there is no file {call.json}; without --table and --summary the call measures")
-    recorded = measurements.load(call.json)
-    records = [record for record in recorded.records if call.only is None or _matches(record, call.only)]
-    if not records:
+    results = measurements.load(call.json)
+    if call.only is not None:
+        results = results.of(record for record in results.records if _matches(record, call.only))
+    if not results.records:
         raise CallError(f"--json: {call.json} holds no measurement" + (f" of {call.only!r}" if call.only else ""))
     _check_outputs(call)
-    return _present(recorded, records, call)
+    return _present(results, call)
 
 
 def _matches(record: ComparisonRecord, only: str) -> bool:
@@ -127,20 +128,19 @@ def _matches(record: ComparisonRecord, only: str) -> bool:
     return any(fnmatch.fnmatchcase(name, only) for name in names)
 
 
-def _present(recorded: BenchmarkResults, records: list[ComparisonRecord], call: BenchmarkOptions) -> int:
-    """Print tables of `records`, make the plot and the page if requested, and return the exit status.
+def _present(results: BenchmarkResults, call: BenchmarkOptions) -> int:
+    """Print tables of `results`, make the plot and the page if requested, and return the exit status.
 
     Failures are printed to stderr.
     """
-    bound = 1.0 if call.bound is None else call.bound
+    bound, records = 1.0 if call.bound is None else call.bound, results.records
     if call.format == "markdown":
-        text = results_report.markdown(recorded, records, bound, brief=call.summary, by_rows=call.by_rows)
+        text = results_report.markdown(results, bound, brief=call.summary, by_rows=call.by_rows)
     else:
-        whole = plain_rows.comparisons(recorded, records)
-        rows = plain_rows.summaries(recorded, records, bound) if call.summary else whole
+        rows = plain_rows.summaries(results, bound) if call.summary else plain_rows.comparisons(results)
         text = plain_rows.as_csv(rows) if call.format == "csv" else plain_rows.as_json(rows)
     print(text, end="")
-    written = output_files.attempt(_reports(recorded, records, call, bound))
+    written = output_files.attempt(_reports(results, call, bound))
     faults = [(record, side) for record in records for side in record.faults]
     for record, side in faults:
         print(f"bench: {record.case} {record.problem.shape} {side.label}: {side.failure}", file=sys.stderr)
@@ -150,18 +150,16 @@ def _present(recorded: BenchmarkResults, records: list[ComparisonRecord], call: 
     return WRONG_RESULT if faults or written or nothing is not None else DONE
 
 
-def _reports(
-    recorded: BenchmarkResults, records: list[ComparisonRecord], call: BenchmarkOptions, bound: float
-) -> Iterator[Callable[[], None]]:
+def _reports(results: BenchmarkResults, call: BenchmarkOptions, bound: float) -> Iterator[Callable[[], None]]:
     """What makes each requested report."""
     html, drawn = call.html, call.plot
     if html is not None:
-        report = results_report.report(recorded, records, bound, by_rows=call.by_rows, command=call.command)
+        report = results_report.report(results, bound, by_rows=call.by_rows, command=call.command)
         yield lambda: output_files.put(html, page(report))
     if drawn is not None:
         from generator.bench import plot
 
-        yield lambda: plot.draw(results_report.plots(recorded, records), drawn)
+        yield lambda: plot.draw(results_report.plots(results), drawn)
 
 
 def _why_no_time(records: Sequence[ComparisonRecord]) -> str | None:
@@ -218,7 +216,7 @@ def run(
     finally:
         if pending:
             keeper.keep(recorded, now=True)
-    return max(_present(recorded, [done[key] for key in keys], call), CANNOT_WRITE if keeper.failed else DONE)
+    return max(_present(recorded.of(done[key] for key in keys), call), CANNOT_WRITE if keeper.failed else DONE)
 
 
 class _Keeper:

@@ -15,7 +15,7 @@ import hashlib
 import itertools
 import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -220,6 +220,20 @@ class BenchmarkResults:
     def find(self, key: str) -> ComparisonRecord | None:
         """The record with `key`, if it was measured without a fault."""
         return next((record for record in self.records if record.key == key and not record.faults), None)
+
+    def of(self, records: Iterable[ComparisonRecord]) -> BenchmarkResults:
+        """The same results with these records only."""
+        return dataclasses.replace(self, records=list(records))
+
+    @property
+    def by_environment(self) -> dict[str, BenchmarkResults]:
+        """The results of each environment that has records, in the order of these."""
+        names = dict.fromkeys(record.environment for record in self.records)
+        return {name: self.of(record for record in self.records if record.environment == name) for name in names}
+
+    def device(self, environment: str) -> str:
+        """The name of an environment's device."""
+        return str(self.environments.get(environment, {}).get("device", "unknown device"))
 
     def put(self, record: ComparisonRecord) -> None:
         """Add a record in the place of an older one of the same case, problem, configurations and environment."""

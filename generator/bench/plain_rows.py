@@ -25,12 +25,13 @@ FORMATS = ("markdown", "csv", "json")
 _VERSIONS = ("torch", "triton", "python", "cuda", "driver")
 
 
-def comparisons(results: BenchmarkResults, records: Sequence[ComparisonRecord]) -> list[Row]:
+def comparisons(results: BenchmarkResults) -> list[Row]:
     """A row for each side of each comparison, peers too, in the order of the tables; times are in microseconds.
 
     Of a peer with the word W, `ratio_W` is its GPU time divided by that of the row, `ratio_W_low` and `ratio_W_high`
     are the quartiles, and `host_ratio_W` is that of the host's times.
     """
+    records = results.records
     peers = list(dict.fromkeys(word for record in records for word in record.peers))
     configs = list(dict.fromkeys(name for record in records for side in record.sides for name in side.config or ()))
     return [_row(results, record, side, peers, configs) for record in records for side in record.sides]
@@ -41,7 +42,7 @@ def _row(
 ) -> Row:
     problem, shape = record.problem, record.problem.shape
     environment = results.environments.get(record.environment, {})
-    rates = figures(record, results, side)
+    rates = figures(results, record, side)
     row: Row = {
         "case": record.case,
         "shape": str(shape),
@@ -76,12 +77,12 @@ def _row(
     return {**row, "device": environment.get("device"), **{name: environment.get(name) for name in _VERSIONS}}
 
 
-def summaries(results: BenchmarkResults, records: Sequence[ComparisonRecord], bound: float) -> list[Row]:
+def summaries(results: BenchmarkResults, bound: float) -> list[Row]:
     """A row for each case, label and peer of each device: the number of ratios, their mean, the smallest."""
     rows: list[Row] = []
-    for environment in dict.fromkeys(record.environment for record in records):
+    for environment, here in results.by_environment.items():
         device = results.environments.get(environment, {}).get("device")
-        for group in summarize([record for record in records if record.environment == environment]):
+        for group in summarize(here.records):
             shape, least = group.smallest if group.ratios else (None, None)
             rows.append(
                 {

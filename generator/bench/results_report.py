@@ -27,60 +27,40 @@ _FILTERS = ("case", "type", "layout", "epilogue", "device")
 _WORDS = frozenset((*_FILTERS, "MxNxK", "side", "tile"))
 
 
-def markdown(
-    results: BenchmarkResults,
-    records: Sequence[ComparisonRecord],
-    bound: float = 1.0,
-    *,
-    brief: bool = False,
-    by_rows: bool = False,
-) -> str:
-    """`records`, of these `results`, as Markdown: for each device a heading, its ceilings, a table a case, a summary.
+def markdown(results: BenchmarkResults, bound: float = 1.0, *, brief: bool = False, by_rows: bool = False) -> str:
+    """Results as Markdown: for each device a heading, its ceilings, a table a case, a summary.
 
     The summary counts the ratios under `bound`, and with `by_rows` has means by M. With `brief` the tables of cases are
     left out.
     """
     parts = []
-    for environment in dict.fromkeys(record.environment for record in records):
+    for environment, here in results.by_environment.items():
         parts.append(head(results, environment))
-        here = [record for record in records if record.environment == environment]
-        for case in dict.fromkeys(record.case for record in here) if not brief else ():
-            table = _sides(results, [record for record in here if record.case == case])
+        for case in dict.fromkeys(record.case for record in here.records) if not brief else ():
+            table = _sides(here.of(record for record in here.records if record.case == case))
             parts.append(f"**{table.title}** (`{case}`)\n\n{table.markdown()}")
-        parts += summary.markdown(here, bound, rows=by_rows)
-    parts += [_BRIEF_LEGEND] if brief else [_LEGEND, *_above_the_roofline(results, records)]
+        parts += summary.markdown(here.records, bound, rows=by_rows)
+    parts += [_BRIEF_LEGEND] if brief else [_LEGEND, *_above_the_roofline(results)]
     return "\n\n".join(parts) + "\n"
 
 
-def report(
-    results: BenchmarkResults,
-    records: Sequence[ComparisonRecord],
-    bound: float = 1.0,
-    *,
-    by_rows: bool = False,
-    command: str = "",
-) -> RunReport:
-    """`records`, of these `results`, which a command line asked for."""
-    environments = list(dict.fromkeys(record.environment for record in records))
-    summaries = [
-        table
-        for environment in environments
-        for table in summary.tables([r for r in records if r.environment == environment], bound, rows=by_rows)
-    ]
+def report(results: BenchmarkResults, bound: float = 1.0, *, by_rows: bool = False, command: str = "") -> RunReport:
+    """Results which a command line asked for."""
+    parts = results.by_environment
     return RunReport(
         "measurements",
-        _sides(results, records, whole=True),
-        notes=[*(head(results, each) for each in environments), f"Page by gemm-generator {generator.__version__}"],
+        _sides(results, whole=True),
+        notes=[*(head(results, each) for each in parts), f"Page by gemm-generator {generator.__version__}"],
         command=command,
-        summaries=summaries,
-        plots=plots(results, records),
-        legend=[_LEGEND, *_above_the_roofline(results, records)],
+        summaries=[x for here in parts.values() for x in summary.tables(here.records, bound, rows=by_rows)],
+        plots=plots(results),
+        legend=[_LEGEND, *_above_the_roofline(results)],
     )
 
 
-def _above_the_roofline(results: BenchmarkResults, records: Sequence[ComparisonRecord]) -> list[str]:
+def _above_the_roofline(results: BenchmarkResults) -> list[str]:
     """Why figures are above 100 %, as far as some are."""
-    rates = (figures(record, results, side) for record in records for side in record.sides)
+    rates = (figures(results, record, side) for record in results.records for side in record.sides)
     reasons = {each.above for each in rates if each is not None}
     return [f"Above 100 % of the roofline, {word}: {REASONS[word]}" for word in REASONS if word in reasons]
 
@@ -88,7 +68,7 @@ def _above_the_roofline(results: BenchmarkResults, records: Sequence[ComparisonR
 def head(results: BenchmarkResults, environment: str) -> str:
     """The device and the versions of an environment, and on a second line its measured ceilings."""
     versions = results.environments.get(environment, {})
-    words = [_device(results, environment)]
+    words = [results.device(environment)]
     words += [
         f"{name} {versions[name]}" for name in ("torch", "triton", "python", "cuda", "driver") if name in versions
     ]
@@ -102,12 +82,9 @@ def head(results: BenchmarkResults, environment: str) -> str:
     return "\n".join(lines)
 
 
-def _device(results: BenchmarkResults, environment: str) -> str:
-    return str(results.environments.get(environment, {}).get("device", "unknown device"))
-
-
-def _sides(results: BenchmarkResults, records: Sequence[ComparisonRecord], *, whole: bool = False) -> ReportTable:
+def _sides(results: BenchmarkResults, *, whole: bool = False) -> ReportTable:
     """A row for each side of each comparison; with `whole`, the words by which a reader tells the comparisons apart."""
+    records = results.records
     several = any(sum(side.role != "peer" for side in record.sides) > 1 for record in records)
     others = list(dict.fromkeys(word for record in records for word in record.peers))[1:]
     labels = [_described(results, record) for record in records]
@@ -128,7 +105,7 @@ def _sides(results: BenchmarkResults, records: Sequence[ComparisonRecord], *, wh
 def _described(results: BenchmarkResults, record: ComparisonRecord) -> dict[str, str]:
     """The words of `_FILTERS` of a comparison."""
     problem = record.problem
-    words = problem.dtype.word, problem.layout.word, problem.epilogue.word, _device(results, record.environment)
+    words = problem.dtype.word, problem.layout.word, problem.epilogue.word, results.device(record.environment)
     return dict(zip(_FILTERS, (record.case, *words), strict=True))
 
 
@@ -144,7 +121,7 @@ def _cells(
     row = Cell(tile(side.config) if side.config else NONE, title=_configuration(side))
     name = Cell(side.name, title=side.label) if whole else side.label
     front: list[Cell | str] = [str(record.problem.shape), name, row]
-    rates, gpu = figures(record, results, side), side.gpu
+    rates, gpu = figures(results, record, side), side.gpu
     if rates is None or gpu is None or side.call is None or side.host is None:
         reason = f"{'refused' if side.refused else 'FAILED'}: {side.failure or 'not measured'}"
         wrong = Cell(reason, "left out" if side.refused else "failed")
@@ -207,8 +184,9 @@ def _number(value: float, digits: int = 4) -> str:
     return f"{short:,.0f}" if abs(short) >= 10 ** (digits - 1) else f"{short:.{digits}g}"
 
 
-def plots(results: BenchmarkResults, records: Sequence[ComparisonRecord]) -> tuple[Plot, Plot]:
+def plots(results: BenchmarkResults) -> tuple[Plot, Plot]:
     """The roofline with both sides, and the ratio to the fastest peer over the geometric mean of M, N and K."""
+    records = results.records
     labelled = len({side.label for record in records for side in record.sides if side.role != "peer"}) > 1
     rates, ratios, row = [], [], -1
     for record in records:
@@ -234,7 +212,7 @@ def plots(results: BenchmarkResults, records: Sequence[ComparisonRecord]) -> tup
             "operations / least bytes",
             "TFLOP/s on the GPU",
             rates,
-            _ceilings(results, records, [mark.x for mark in rates]),
+            _ceilings(results, [mark.x for mark in rates]),
         ),
         Plot(
             f"Ratio to {rival}: median and quartiles of the rounds",
@@ -246,11 +224,9 @@ def plots(results: BenchmarkResults, records: Sequence[ComparisonRecord]) -> tup
     )
 
 
-def _ceilings(
-    results: BenchmarkResults, records: Sequence[ComparisonRecord], intensities: Sequence[float]
-) -> list[tuple[str, list[tuple[float, float]]]]:
+def _ceilings(results: BenchmarkResults, intensities: Sequence[float]) -> list[tuple[str, list[tuple[float, float]]]]:
     """The measured ceilings of each type, as TFLOP/s over operations a byte; the lowest first."""
-    measured = ((record.problem.dtype.word, ceilings(record, results)) for record in records)
+    measured = ((record.problem.dtype.word, ceilings(results, record)) for record in results.records)
     lines = {(word, *both) for word, both in measured if both is not None}
     return [
         (word, [(step, min(rate, step * bandwidth) / 1e12) for step in _steps(intensities)])

@@ -30,18 +30,18 @@ class Figures:
     above: str | None
 
 
-def ceilings(record: ComparisonRecord, results: BenchmarkResults) -> tuple[float, float] | None:
+def ceilings(results: BenchmarkResults, record: ComparisonRecord) -> tuple[float, float] | None:
     """Operations and bytes a second that bound the problem of a record, if both were measured."""
     rates = results.ceilings.get(record.environment, {})
     word = record.problem.dtype.word
     return (rates[word], rates[COPY]) if word in rates and COPY in rates else None
 
 
-def figures(record: ComparisonRecord, results: BenchmarkResults, side: Side) -> Figures | None:
+def figures(results: BenchmarkResults, record: ComparisonRecord, side: Side) -> Figures | None:
     """The figures of a side of a record; None if it has no right result."""
     if side.gpu is None or side.failure is not None:
         return None
-    problem, seconds, bounds = record.problem, side.gpu.median / 1e6, ceilings(record, results)
+    problem, seconds, bounds = record.problem, side.gpu.median / 1e6, ceilings(results, record)
     share = above = None
     if bounds is not None:
         operations, bytes_ = problem.flops / bounds[0], problem.bytes / bounds[1]

@@ -22,7 +22,7 @@ def cells(text, label):
 
 def test_a_row_tells_time_rate_roofline_and_ratio():
     record = samples.record(OURS, PEER)
-    text = results_report.markdown(samples.results(record), [record])
+    text = results_report.markdown(samples.results(record))
     # 2 * 4096**3 operations in 210 us; 3 * 4096**2 * 2 bytes; the roofline is 2 * 4096**3 / 700e12 = 196.3 us.
     row = "4096x4096x4096|tiled|128x256x64, group 8, 8 warps, 3 stages|210 (210 ± 10)|654|479|93 %"
     assert "|".join(cells(text, "tiled")) == f"{row}|0.950 (0.925 to 0.975)|210|0.950|210|0.950"
@@ -31,21 +31,21 @@ def test_a_row_tells_time_rate_roofline_and_ratio():
     assert "copy 4 TB/s, fp16 700 TFLOP/s" in text
     kept = samples.results(record)
     kept.ceilings.clear()
-    assert cells(results_report.markdown(kept, [record]), "tiled")[6] == "—"
+    assert cells(results_report.markdown(kept), "tiled")[6] == "—"
     slow = samples.record(OURS, samples.side("linear", "kernel", [400.0, 420.0, 440.0]), PEER)
-    assert cells(results_report.markdown(samples.results(slow), [slow]), "linear")[8] == "0.500", "to the first kernel"
+    assert cells(results_report.markdown(samples.results(slow)), "linear")[8] == "0.500", "to the first kernel"
 
 
 def test_each_peer_has_its_ratio():
     second = samples.side("torch.compile(torch.matmul)", "peer", [100.0, 105.0, 110.0])
     record = replace(samples.record(OURS, PEER, second), method={"configs": "select", "peer": "cublas,inductor"})
-    text = results_report.markdown(samples.results(record), [record])
+    text = results_report.markdown(samples.results(record))
     assert "| ratio to inductor |" in text
     assert cells(text, "tiled")[7:9] == ["0.950 (0.925 to 0.975)", "0.500"]
     assert cells(text, "torch.compile(torch.matmul)")[7:9] == ["1.900 (1.850 to 1.950)", "—"], "and what it is itself"
     refused = replace(samples.wrong(second), refused=True)
     record = replace(samples.record(OURS, PEER, refused), method=record.method)
-    text = results_report.markdown(samples.results(record), [record])
+    text = results_report.markdown(samples.results(record))
     assert cells(text, "tiled")[8] == "—"
     assert "refused: wrong result" in text
 
@@ -59,7 +59,7 @@ def test_the_summary_has_mean_smallest_and_count_for_each_case():
         samples.record(samples.wrong(OURS), PEER, shape=(1, 1, 1)),
         samples.record(PEER_AS_KERNEL, PEER, case="others"),
     ]
-    text = results_report.markdown(samples.results(*records), records, bound=0.9)
+    text = results_report.markdown(samples.results(*records), bound=0.9)
     lines = [line for line in text.split("**Summary**")[1].splitlines() if line.startswith("| ")]
     mean, overall = math.sqrt(0.95 * 0.475), (0.95 * 0.475) ** (1 / 3)
     assert lines[2:] == [
@@ -69,7 +69,7 @@ def test_the_summary_has_mean_smallest_and_count_for_each_case():
     ]
     assert "under 0.9" in text
     two = samples.record(OURS, slow, PEER, case="two")
-    text = results_report.markdown(samples.results(*records, two), [*records, two])
+    text = results_report.markdown(samples.results(*records, two))
     assert "| all |" not in text, "a mean over rivals says nothing"
 
 
@@ -88,7 +88,7 @@ def test_the_summary_has_the_best_of_several_peers_at_each_size():
     assert [ratio for _, ratio in own.ratios] == [0.5, 0.95] and own.missing == 1
     assert [ratio for _, ratio in groups["squares", "eager"].ratios] == [0.95, 0.95]
     assert [ratio for _, ratio in groups["all", summary.BEST].ratios] == [0.5, 0.95, 0.5]
-    text = results_report.markdown(samples.results(*records), records, bound=0.95)
+    text = results_report.markdown(samples.results(*records), bound=0.95)
     assert "| squares | fastest peer | 2 (and 1 without a ratio) | 0.689 | 0.500 at 4096x4096x4096 | 1 |" in text
     assert not any(group.peer == summary.BEST for group in summary.summarize([samples.record(OURS, PEER)]))
 
@@ -102,7 +102,7 @@ def test_the_summary_by_rows_has_means_by_m_and_of_aligned_rows():
 
     sizes = {(1, 256): 50.0, (64, 256): 200.0, (65, 256): 80.0, (1024, 260): 125.0, (1025, 256): 40.0}
     records = [*(timed(ours, *each, 256) for each, ours in sizes.items()), timed(400.0, 3, 252, 256, case="odd")]
-    text = results_report.markdown(samples.results(*records), records, bound=0.93, by_rows=True)
+    text = results_report.markdown(samples.results(*records), bound=0.93, by_rows=True)
     assert text.count("| case |") == 2
     lines = [line for line in text.split("Mean ratios by M")[1].splitlines() if line.startswith("| ")]
     assert lines[0].startswith("| case | M up to 64 | M 65 to 1024 | larger M | aligned rows |")
@@ -113,7 +113,7 @@ def test_the_summary_by_rows_has_means_by_m_and_of_aligned_rows():
         "| odd | 0.250 (1) | — | — | — | — | — |",
         f"| all | {0.25 ** (1 / 3):.3f} (3) | 1.000 (2) | 2.500 (1) | {aligned:.3f} (4) | 0.500 at 64x256x256 | 1 |",
     ]
-    assert "aligned rows" not in results_report.markdown(samples.results(*records), records)
+    assert "aligned rows" not in results_report.markdown(samples.results(*records))
 
 
 def test_a_suite_says_how_its_results_are_reported(cli):
@@ -144,4 +144,4 @@ def test_a_picture_without_matplotlib_is_refused(tmp_path, monkeypatch):
 
     monkeypatch.setattr(plot.importlib, "import_module", missing)
     with pytest.raises(CallError, match="pip install matplotlib"):
-        plot.draw(results_report.plots(samples.results(), [samples.record(OURS, PEER)]), tmp_path / "x.png")
+        plot.draw(results_report.plots(samples.results(samples.record(OURS, PEER))), tmp_path / "x.png")

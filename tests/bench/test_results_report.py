@@ -35,7 +35,7 @@ def sample():
 
 def plain():
     """The rows of `--format`."""
-    return list(plain_rows.comparisons(samples.results(*sample()), sample()))
+    return list(plain_rows.comparisons(samples.results(*sample())))
 
 
 def test_a_row_has_the_figures_of_the_table():
@@ -72,7 +72,7 @@ def rows(found):
 
 
 def test_a_plot_has_a_mark_for_each_row_with_a_time():
-    roofline, ratios = plots(samples.results(*sample()), sample())
+    roofline, ratios = plots(samples.results(*sample()))
     assert [(mark.series, mark.row) for mark in roofline.marks] == [
         *(("ours", 0), ("peer", 1), ("ours", 2), ("peer", 3), ("peer", 5))
     ]
@@ -108,12 +108,12 @@ def above(microseconds, shape):
 )
 def test_a_figure_above_the_roofline_is_explained(record, word):
     results = samples.results(record)
-    found = report(results, [record])
+    found = report(results)
     assert rows(found)[0]["of roofline"].title == REASONS.get(word, "")
     for each in REASONS:
         line = f"Above 100 % of the roofline, {each}: {REASONS[each]}"
-        assert (line in found.legend) == (line in markdown(results, [record])) == (each == word)
-    assert "Above" not in markdown(results, [record], brief=True)
+        assert (line in found.legend) == (line in markdown(results)) == (each == word)
+    assert "Above" not in markdown(results, brief=True)
 
 
 def test_a_configuration_says_what_ran():
@@ -122,7 +122,7 @@ def test_a_configuration_says_what_ran():
     chosen = replace(first, case="chosen", sides=(ours, *first.sides[1:]))
     unknown = replace(first, case="unknown", sides=(replace(ours, kernel=None, config=None), *first.sides[1:]))
     kept = [first, chosen, unknown]
-    told = [row["tile"].title for row in rows(report(samples.results(*kept), kept))]
+    told = [row["tile"].title for row in rows(report(samples.results(*kept)))]
     assert told[::2] == ["CONFIGS[0]", "tiled_pointer", "not recorded: the function chose it"]
 
 

@@ -27,7 +27,7 @@ def html():
 @pytest.fixture(scope="module")
 def measurements():
     results = load(MEASURED)
-    return page(results_report.report(results, results.records))
+    return page(results_report.report(results))
 
 
 def texts(driver, selector):
