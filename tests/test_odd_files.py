@@ -17,6 +17,7 @@ from generator.language.errors import CallError, SpecError
 from generator.language.spec import read as read_spec
 from generator.plan.expand import expand
 from generator.problem.grouping import EVEN
+from generator.problem.product import Shape
 from generator.tune import tuning_report, winners
 from generator.tune.journal import Journal
 from generator.tune.outcome import Chosen, ConfirmedWinner, Timed, TrialFailure, TrialOutcome, row_of
@@ -31,10 +32,11 @@ from tests.helpers.odd_files import VALUES, mutated
 ROW = {"BLOCK_M": 16, "BLOCK_N": 16, "num_warps": 1}
 PLACE = MeasurementSource("NVIDIA H200", 132, "2.11.0", "3.6.0")
 ONE, TWO = "gmm_fp16_rcr_none__one", "gmm_fp16_rcr_none__two"
+GROUPS = Shape(64, 16, 16, groups=4, routing="zipf")
 OUTCOME = TrialOutcome(
     (Timed(ONE, ROW, 2e-6),),
     (TrialFailure(TWO, ROW, "wrong result"), TrialFailure("torch.matmul", None, "no such type", refused=True)),
-    ConfirmedWinner("gmm_fp16_rcr_none", 16, 16, 16, ONE, ROW, 1e-6, 2e-6, Timed(TWO, ROW, 2e-6), 4, True, "zipf"),
+    ConfirmedWinner("gmm_fp16_rcr_none", GROUPS, ONE, ROW, 1e-6, 2e-6, Timed(TWO, ROW, 2e-6)),
     "torch.matmul",
     None,
     True,

@@ -15,7 +15,7 @@ from generator.files.checked_json import Schema
 from generator.language import measured_values as values
 from generator.language.errors import CallError, nearest
 from generator.problem.product import Shape
-from generator.tune.outcome import Timed, plain, winner_at
+from generator.tune.outcome import ConfirmedWinner, plain_winner
 from generator.tune.trial_selection import Candidate, Trial
 
 #: The kinds of files that are read.
@@ -87,8 +87,8 @@ class ImportedTiles:
         entries = []
         for trial in trials:
             if (best := self.chosen(trial)) is not None:
-                timed = Timed(best.contestant.kernel, best.config, 0.0)
-                entry = plain(winner_at(trial.contract, trial.problem.shape, timed, None, None))
+                how = best.contestant.kernel, best.config, 0.0
+                entry = plain_winner(ConfirmedWinner(trial.contract, trial.problem.shape, *how))
                 unknown = ("seconds", "library_seconds", "runner_up")
                 entries.append({name: value for name, value in entry.items() if name not in unknown})
         return entries

@@ -65,29 +65,17 @@ class ConfirmedWinner:
     """
 
     contract: str
-    m: int
-    n: int
-    k: int
+    shape: Shape
     kernel: str
     config: Mapping[str, int]
     seconds: float
     library_seconds: float | None = None
     runner_up: Timed | None = None
-    #: Products of a batch, or groups; 0 if there is one product.
-    batch: int = 0
-    #: Whether the products are groups: of rows, of `m` each if all have as many, or of K, of `k` each.
-    divided: bool = False
-    #: How the rows, or K, were spread over the groups (`generator.problem.grouping`).
-    routing: str = EVEN
-    #: Whether K is in groups.
-    inner: bool = False
 
     @property
-    def shape(self) -> Shape:
-        if self.divided:
-            m, k = (self.m, self.k * self.batch) if self.inner else (self.m * self.batch, self.k)
-            return Shape(m, self.n, k, groups=self.batch, routing=self.routing, inner=self.inner)
-        return Shape(self.m, self.n, self.k, batch=self.batch)
+    def routing(self) -> str:
+        """How rows, or K, were spread over groups; evenly, if there are none."""
+        return self.shape.routing or EVEN
 
     @property
     def place(self) -> Place:
@@ -103,16 +91,6 @@ class ConfirmedWinner:
         rival = self.runner_up
         beaten = rival is not None and not stands(row_of(self.contract, rival.kernel, rival.config))
         return (dataclasses.replace(self, runner_up=None) if beaten else self) if stands(self.row) else None
-
-
-def winner_at(
-    contract: str, shape: Shape, fastest: Timed, library_seconds: float | None, runner_up: Timed | None
-) -> ConfirmedWinner:
-    """The winner of a contract at a shape."""
-    *products, m, n, k = shape.sizes
-    how = fastest.kernel, fastest.config, fastest.seconds, library_seconds, runner_up
-    count, routing = products[0] if products else 0, shape.routing or EVEN
-    return ConfirmedWinner(contract, m, n, k, *how, count, bool(shape.groups), routing, shape.inner)
 
 
 @dataclass(frozen=True)
@@ -148,14 +126,23 @@ class TrialOutcome:
         return tuple(failure for failure in self.failures if not failure.refused)
 
 
-def plain(value: TrialOutcome | ConfirmedWinner) -> dict[str, Any]:
-    """The value as JSON. An outcome groups configurations by kernel, as lists of values of named parameters."""
+def plain(outcome: TrialOutcome) -> dict[str, Any]:
+    """The outcome as JSON. It groups configurations by kernel, as lists of values of named parameters."""
+    usual = {"whole": True, "failures": (), "library": None, "lost": None, "chosen": None}
+    entries = dataclasses.asdict(outcome).items()
+    fields = {name: entry for name, entry in entries if name not in usual or usual[name] != entry}
+    return {**fields, "times": _tables(outcome.times), "winner": outcome.winner and plain_winner(outcome.winner)}
+
+
+def plain_winner(winner: ConfirmedWinner) -> dict[str, Any]:
+    """The winner as JSON: of groups M, or K, is that of one, and their number is the `batch`."""
+    fields, shape = dataclasses.asdict(winner), winner.shape
+    *products, m, n, k = shape.sizes
+    how = {"batch": sum(products), "divided": bool(shape.groups), "routing": winner.routing, "inner": shape.inner}
     usual = {"batch": 0, "divided": False, "routing": EVEN, "inner": False}
-    usual |= {"whole": True, "failures": (), "library": None, "lost": None, "chosen": None}
-    fields = {
-        name: entry for name, entry in dataclasses.asdict(value).items() if name not in usual or usual[name] != entry
-    }
-    return {**fields, "times": _tables(value.times)} if isinstance(value, TrialOutcome) else fields
+    sizes = {"contract": fields.pop("contract"), "m": m, "n": n, "k": k}
+    del fields["shape"]
+    return {**sizes, **fields, **{name: word for name, word in how.items() if word != usual[name]}}
 
 
 def _tables(times: Iterable[Timed]) -> list[dict[str, Any]]:
@@ -237,16 +224,22 @@ def _is_time(value: object) -> bool:
 
 
 def winner_of(data: Mapping[str, Any], *steps: str | int) -> ConfirmedWinner:
-    """A winner as `plain` wrote it, with the schema `WINNER`; raises `Unfit`, with `steps` to it, if there is none."""
+    """A winner from `plain_winner`, with the schema `WINNER`; raises `Unfit`, with `steps` to it, if there is none."""
     check_winner(data, *steps)
-    rival = data.get("runner_up")
-    winner = ConfirmedWinner(**{**data, "runner_up": None if rival is None else Timed(**rival)})
-    fault = winner.shape.fault
-    if not winner.divided and winner.routing != EVEN:
-        fault = f"the routing is {winner.routing!r}, and only groups have one"
+    given = {"batch": 0, "divided": False, "routing": EVEN, "inner": False, **data}
+    m, n, k, batch, divided, routing, inner = map(given.pop, ("m", "n", "k", "batch", "divided", "routing", "inner"))
+    if divided:
+        m, k = (m, k * batch) if inner else (m * batch, k)
+        shape = Shape(m, n, k, groups=batch, routing=routing, inner=inner)
+    else:
+        shape = Shape(m, n, k, batch=batch)
+    fault = shape.fault
+    if not divided and routing != EVEN:
+        fault = f"the routing is {routing!r}, and only groups have one"
     if fault is not None:
         raise Unfit(fault, *steps)
-    return winner
+    rival = given.pop("runner_up", None)
+    return ConfirmedWinner(**given, shape=shape, runner_up=None if rival is None else Timed(**rival))
 
 
 def timed_of(of: type[_Timed], data: Mapping[str, Any], *steps: str | int) -> _Timed:

@@ -24,7 +24,7 @@ from generator.bench.stats import rounded
 from generator.bench.workers import loaded
 from generator.plan import devices
 from generator.problem.product import Problem
-from generator.tune.outcome import Chosen, ConfirmedWinner, Timed, TrialFailure, TrialOutcome, winner_at
+from generator.tune.outcome import Chosen, ConfirmedWinner, Timed, TrialFailure, TrialOutcome
 from generator.tune.trial_selection import Candidate, Trial
 from generator.tune.winners import MeasurementSource
 
@@ -214,9 +214,11 @@ class _Passes:
         right = sorted((each for each in ours if each.right), key=_median)
         if not right:
             return None
-        first, *rest = map(_timed, right)
+        first, rival = [*map(_timed, right), None][:2]
+        assert first is not None
         seconds = rounded(library.median) if library.right else None
-        return winner_at(trial.contract, trial.problem.shape, first, seconds, rest[0] if rest else None)
+        how = first.kernel, first.config, first.seconds
+        return ConfirmedWinner(trial.contract, trial.problem.shape, *how, seconds, rival)
 
     def _choice(self, chooser: Contestant, operands: Operands) -> tuple[str, Mapping[str, int], Candidate | None]:
         """The kernel and configuration that the contract's function runs with these operands; nothing is launched.

@@ -168,7 +168,7 @@ class _Family:
             [sample for sample in each if sample.row in offered] for each in (routed, samples, borrowed)
         )
         new = self._best(standing, offered)
-        new = {at: all_round(winner, routed) if winner.divided else winner for at, winner in new.items()}
+        new = {at: all_round(winner, routed) if winner.shape.groups else winner for at, winner in new.items()}
         fitted = fit([*samples, *borrowed], self.device)
         merged, dropped = winners.merge(old, new.values(), fitted, self.digests)
         places = ({each.winner.place for each in outcomes if each.winner} for outcomes in (everything, standing))
@@ -188,7 +188,7 @@ class _Family:
             kept = pruning.portfolio(samples, modelled)
             messages.append(f"{path}: {len(kept)} of {len(every)} configurations in {self.source.journal.path} remain")
             # What this journal does not have stays.
-            kept |= {winner.row for winner in new.values() if winner.divided}
+            kept |= {winner.row for winner in new.values() if winner.shape.groups}
             merged = pruning.pruned(merged, samples, kept | (offered - every))
         if dropped:
             kernels = ", ".join(sorted({winner.kernel for winner in dropped}))

@@ -15,7 +15,7 @@ from generator.language import measured_values as values
 from generator.language.errors import CallError
 from generator.language.measured_values import Unfit
 from generator.language.tuned_file import FORMAT, OF_TUNE, PLACE, SCHEMA, contents
-from generator.tune.outcome import ConfirmedWinner, plain, row_of, winner_of
+from generator.tune.outcome import ConfirmedWinner, plain_winner, row_of, winner_of
 from generator.tune.samples import RateFit
 
 _REMEDY = ": name another file with --tuned FILE, or remove this one"
@@ -134,7 +134,9 @@ def dump(measured: Winners) -> str:
         {"contract": contract, "kernel": kernel, "config": dict(row), "rates": list(rates)}
         for (contract, kernel, row), rates in sorted(measured.fit.rates.items())
     ]
-    return by_lines(head, {"kernels": measured.kernels, "winners": list(map(plain, measured.winners)), "rates": rates})
+    return by_lines(
+        head, {"kernels": measured.kernels, "winners": list(map(plain_winner, measured.winners)), "rates": rates}
+    )
 
 
 def by_lines(head: Mapping[str, Any], tables: Mapping[str, Mapping[str, Any] | Sequence[Any]]) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from generator.files.reading import FileError
 from generator.language.errors import CallError
+from generator.problem.product import Shape
 from generator.tune.journal import Journal, _without
 from generator.tune.outcome import ConfirmedWinner, Timed, TrialFailure, TrialOutcome
 from generator.tune.winners import MeasurementSource
@@ -25,7 +26,7 @@ OUTCOME = TrialOutcome(
         TrialFailure("gemm__two", ROWS[0], "wrong result"),
         TrialFailure("torch.matmul", None, "no such type", refused=True),
     ),
-    ConfirmedWinner("gemm", 16, 16, 16, "gemm__one", ROWS[1], 1e-6, None, Timed("gemm__one", ROWS[0], 2e-6)),
+    ConfirmedWinner("gemm", Shape(16, 16, 16), "gemm__one", ROWS[1], 1e-6, None, Timed("gemm__one", ROWS[0], 2e-6)),
     "torch.matmul",
 )
 

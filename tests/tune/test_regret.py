@@ -18,7 +18,7 @@ from generator.plan.kernels import Kernel
 from generator.problem.product import Problem, Shape
 from generator.tune import trial_worker, tuning_report
 from generator.tune.journal import Journal, JournalEntry
-from generator.tune.outcome import Chosen, Timed, TrialOutcome, winner_at
+from generator.tune.outcome import Chosen, ConfirmedWinner, Timed, TrialOutcome
 from generator.tune.trial_selection import Candidate, Trial
 from generator.tune.winners import MeasurementSource
 from tests.helpers.support import variant
@@ -165,7 +165,7 @@ def lines_of(*found):
 def test_the_report_has_means_by_m():
     def one(m, excess, contract="gemm_fp16_rcr_none"):
         chosen, best = Chosen("k__a", {"BLOCK_M": 16}, 1 + excess), Timed("k__b", {"BLOCK_M": 16}, 1.0)
-        winner = winner_at(contract, Shape(m, 256, 512), best, None, None)
+        winner = ConfirmedWinner(contract, Shape(m, 256, 512), best.kernel, best.config, best.seconds)
         return JournalEntry("", TrialOutcome(winner=winner, chosen=chosen), PLACE, {})
 
     found = (one(1, 0.0), one(64, 0.21), one(65, 0.05), one(1024, 0.05), one(2000, 1.0))

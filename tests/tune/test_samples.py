@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from generator.plan.expand import expand
+from generator.problem.product import Shape
 from generator.tune.outcome import ConfirmedWinner, Timed, TrialOutcome, outcome_of, plain, row_of
 from generator.tune.samples import Sample, all_round, moved_by, samples_of
 from tests.helpers.support import BASE, read_text
@@ -21,7 +22,7 @@ def outcome(contract, sizes, times):
     """Times by BLOCK_M."""
     timed = tuple(Timed(f"{contract}__{KERNEL}", {"BLOCK_M": m}, seconds) for m, seconds in times.items())
     best = min(timed, key=lambda each: each.seconds)
-    return TrialOutcome(timed, (), ConfirmedWinner(contract, *sizes, best.kernel, best.config, best.seconds))
+    return TrialOutcome(timed, (), ConfirmedWinner(contract, Shape(*sizes), best.kernel, best.config, best.seconds))
 
 
 def times_of(outcomes, layout="rcr"):
@@ -80,7 +81,7 @@ def test_a_sample_knows_what_is_moved(dtype, schedule, moved):
     assert moved_by(variant) == moved
     contract, kernel = variant.contract, variant.name
     timed = Timed(kernel, {"BLOCK_M": 16}, 1e-6)
-    own = TrialOutcome((timed,), (), ConfirmedWinner(contract, 64, 128, 128, kernel, timed.config, 1e-6))
+    own = TrialOutcome((timed,), (), ConfirmedWinner(contract, Shape(64, 128, 128), kernel, timed.config, 1e-6))
     (sample,) = samples_of([own], {kernel: variant})
     assert sample.moved == moved
 
@@ -97,8 +98,8 @@ def of_groups(times):
     evenly = times["uniform"]
     best = min(evenly, key=evenly.__getitem__)
     config = {"BLOCK_M": best}
-    winner = ConfirmedWinner(contract, 8, 64, 64, f"{contract}__{KERNEL}", config, evenly[best], batch=16, divided=True)
-    return winner, found
+    shape = Shape(128, 64, 64, groups=16, routing="uniform")
+    return ConfirmedWinner(contract, shape, f"{contract}__{KERNEL}", config, evenly[best]), found
 
 
 @pytest.mark.parametrize(
@@ -124,11 +125,12 @@ def test_one_winner_of_several_routings(uniform, zipf, one, best):
 
 def test_a_routing_is_kept_with_an_outcome_and_makes_a_sample_of_its_own():
     winner, _ = of_groups({"uniform": {16: 1.0}})
-    skewed = TrialOutcome((Timed(winner.kernel, winner.config, 4.0),), (), replace(winner, routing="zipf", seconds=4.0))
+    zipf = replace(winner.shape, routing="zipf")
+    skewed = TrialOutcome((Timed(winner.kernel, winner.config, 4.0),), (), replace(winner, shape=zipf, seconds=4.0))
     assert outcome_of(plain(skewed)) == skewed and skewed.winner is not None
     assert str(skewed.winner.shape) == "16g128x64x64:zipf" and skewed.winner.place == winner.place
     evenly = TrialOutcome((Timed(winner.kernel, winner.config, 1.0),), (), winner)
-    assert "routing" not in plain(winner) and outcome_of(plain(evenly)) == evenly
+    assert "routing" not in plain(evenly)["winner"] and outcome_of(plain(evenly)) == evenly
     spec = read_text(BASE + "batch: grouped\n")
     known = {kernel.name: kernel.variant for kernel in expand(spec).kernels}
     found = {sample.routing: sample.seconds for sample in samples_of([evenly, skewed], known)}
