@@ -67,4 +67,4 @@ def _median(device: CudaDevice, work: Callable[[], None]) -> float:
     work()
     device.synchronize()
     replay = device.record(work)
-    return statistics.median([timed(replay, device) for _ in range(1 + _ROUNDS)][1:])
+    return statistics.median([timed(device, replay)[0] for _ in range(1 + _ROUNDS)][1:])

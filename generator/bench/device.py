@@ -16,12 +16,16 @@ from generator.plan import devices
 Reading = Callable[[], float]
 
 
-def timed(replay: Replay, device: CudaDevice) -> float:
-    """Seconds of one replay. Another replay runs first, so that the host launches the timed one in the meantime."""
-    replay.run()
-    reading = replay.run()
+def timed(device: CudaDevice, *replays: Replay) -> list[float]:
+    """Seconds of one run of each replay, queued one after the other without a pause.
+
+    Another run comes first and is not timed: the device is busy with it while the host queues the timed ones, so that
+    no sample includes the launch of its own replay.
+    """
+    replays[-1].run()
+    readings = [replay.run() for replay in replays]
     device.synchronize()
-    return reading()
+    return [reading() for reading in readings]
 
 
 class Replay:

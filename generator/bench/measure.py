@@ -16,7 +16,7 @@ import torch
 from generator.bench import check, random_operands, stats
 from generator.bench.comparison_plan import Comparison
 from generator.bench.competitor import Competitor, competitors
-from generator.bench.device import CudaDevice, Reading, reason, timed
+from generator.bench.device import CudaDevice, reason, timed
 from generator.bench.measurements import TIMED, ComparisonRecord, Timing, compared, digest_of
 from generator.bench.peers import Launch, set_precision
 from generator.bench.random_operands import Operands
@@ -180,7 +180,7 @@ class Session:
         calls, replay = 1, self.device.record(functools.partial(run, 1))
         # The time of a single short call includes the launch of its replay: repeat with the time of many calls.
         for _ in range(2):
-            times = [timed(replay, self.device) for _ in range(3)]
+            times = [timed(self.device, replay)[0] for _ in range(3)]
             if not all(0 <= seconds < math.inf for seconds in times):
                 raise RuntimeError(f"measured times of {times} seconds")
             wanted = calls_for(min(times) / calls, count, self.sample)
@@ -268,7 +268,8 @@ class Session:
                 return
 
     def _round(self, order: list[Competitor], *, counts: bool) -> None:
-        for each, seconds in zip(order, sample_replays(order, self.device)):
+        replays = [each.replay for each in order if each.replay is not None]
+        for each, seconds in zip(order, timed(self.device, *replays), strict=True):
             call, host = self._call(each) if self.host else (0.0, 0.0)
             if counts:
                 each.gpu.append(seconds / each.replayed)
@@ -307,20 +308,6 @@ class Session:
             call=_timing("calls", each.called, each.call) if self.host else None,
             host=_timing("calls", each.called, each.host) if self.host else None,
         )
-
-
-def sample_replays(order: Sequence[Competitor], device: CudaDevice) -> list[float]:
-    """Seconds of one replay of each side, queued one after the other without a pause.
-
-    Another replay runs first and is not timed: the device is busy with it while the host queues the timed replays, so
-    that no sample includes the launch of its own replay.
-    """
-    replays = [each.replay for each in order if each.replay is not None]
-    if replays:
-        replays[-1].run()
-    readings: list[Reading] = [replay.run() for replay in replays]
-    device.synchronize()
-    return [reading() for reading in readings]
 
 
 def calls_for(seconds: float, sets: int, sample: float = _SAMPLE) -> int:

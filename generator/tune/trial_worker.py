@@ -214,11 +214,9 @@ class _Passes:
         right = sorted((each for each in ours if each.right), key=_median)
         if not right:
             return None
-        first, rival = [*map(_timed, right), None][:2]
-        assert first is not None
-        seconds = rounded(library.median) if library.right else None
-        how = first.kernel, first.config, first.seconds
-        return ConfirmedWinner(trial.contract, trial.problem.shape, *how, seconds, rival)
+        first, *others = map(_timed, right)
+        how = first.kernel, first.config, first.seconds, rounded(library.median) if library.right else None
+        return ConfirmedWinner(trial.contract, trial.problem.shape, *how, next(iter(others), None))
 
     def _choice(self, chooser: Contestant, operands: Operands) -> tuple[str, Mapping[str, int], Candidate | None]:
         """The kernel and configuration that the contract's function runs with these operands; nothing is launched.
