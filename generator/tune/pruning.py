@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from generator.language.model import Variant
@@ -72,7 +72,7 @@ def portfolio(samples: Iterable[Sample], modelled: Iterable[Sample] = ()) -> fro
     samples = list(samples)
     sizes = [*_sizes(samples, LARGEST), *_sizes(modelled, MODELLED)]
     parts = {part for size in sizes for _, part in size.times}
-    kept = _without(_without(parts, sizes, _kernel), sizes, _itself) if sizes else set()
+    kept = _without(_without(parts, sizes, 1), sizes, 2) if sizes else set()
     return frozenset(sample.row for sample in samples if _part(sample.row) in kept)
 
 
@@ -96,22 +96,14 @@ def _part(row: Row) -> _Part:
     return row[1].rpartition("__")[2], row[2]
 
 
-def _kernel(part: _Part) -> object:
-    return part[0]
-
-
-def _itself(part: _Part) -> object:
-    return part
-
-
-def _without(rows: set[_Part], sizes: Sequence[_Size], part: Callable[[_Part], object]) -> set[_Part]:
-    """What remains of `rows` once nothing more can be taken out; rows with equal `part` go together."""
+def _without(rows: set[_Part], sizes: Sequence[_Size], names: int) -> set[_Part]:
+    """What remains of `rows` once nothing more can be taken out; rows that begin with the same `names` go together."""
     kept = set(rows)
     while True:
-        total, more, needed = 0.0, dict.fromkeys(map(part, sorted(kept)), 0.0), set[object]()
+        total, more, needed = 0.0, dict.fromkeys((row[:names] for row in sorted(kept)), 0.0), set[object]()
         for size in sizes:
             fastest = size.times[0][0]
-            left = [(seconds, part(row)) for seconds, row in size.times if row in kept]
+            left = [(seconds, row[:names]) for seconds, row in size.times if row in kept]
             best, first = left[0]
             second = next((seconds for seconds, other in left if other != first), math.inf)
             total += best / fastest - 1
@@ -122,7 +114,7 @@ def _without(rows: set[_Part], sizes: Sequence[_Size], part: Callable[[_Part], o
         least = min(possible, key=more.__getitem__, default=None)
         if least is None or (total + more[least]) / len(sizes) > MEAN:
             return kept
-        kept = {row for row in kept if part(row) != least}
+        kept = {row for row in kept if row[:names] != least}
 
 
 def pruned(before: Winners, samples: Iterable[Sample], kept: frozenset[Row]) -> Winners:

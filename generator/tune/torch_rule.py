@@ -180,10 +180,8 @@ class _Node:
 
     def split(self) -> tuple[_Node, _Node]:
         """Both parts."""
-        parts = [[], []]  # type: list[list[ComparedSize]]
-        for x in self.given:
-            parts[x.features[self.name] >= self.limit].append(x)
-        self.parts = _Node(tuple(parts[0])), _Node(tuple(parts[1]))
+        below = tuple(x for x in self.given if x.features[self.name] < self.limit)
+        self.parts = _Node(below), _Node(tuple(x for x in self.given if x.features[self.name] >= self.limit))
         return self.parts
 
     @property
