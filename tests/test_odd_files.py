@@ -32,11 +32,10 @@ from tests.helpers.odd_files import VALUES, mutated
 ROW = {"BLOCK_M": 16, "BLOCK_N": 16, "num_warps": 1}
 PLACE = MeasurementSource("NVIDIA H200", 132, "2.11.0", "3.6.0")
 ONE, TWO = "gmm_fp16_rcr_none__one", "gmm_fp16_rcr_none__two"
-GROUPS = Shape(64, 16, 16, groups=4, routing="zipf")
 OUTCOME = TrialOutcome(
     (Timed(ONE, ROW, 2e-6),),
     (TrialFailure(TWO, ROW, "wrong result"), TrialFailure("torch.matmul", None, "no such type", refused=True)),
-    ConfirmedWinner("gmm_fp16_rcr_none", GROUPS, ONE, ROW, 1e-6, 2e-6, Timed(TWO, ROW, 2e-6)),
+    ConfirmedWinner("gmm_fp16_rcr_none", Shape(8, 8, 16, 0, 0, 4, "zipf"), ONE, ROW, 1e-6, 2e-6, Timed(TWO, ROW, 2e-6)),
     "torch.matmul",
     None,
     True,
@@ -47,7 +46,7 @@ OUTCOME = TrialOutcome(
 def _journal(path):
     with Journal(path) as journal:
         journal.append("first", "family/one 16x16x16", TrialOutcome(lost="no answer"), PLACE, {ONE: "ab"})
-        journal.append("second", "family/gmm_fp16_rcr_none 4g64x16x16", OUTCOME, PLACE, {ONE: "ab", TWO: "cd"})
+        journal.append("second", "family/gmm_fp16_rcr_none 4g8x8x16", OUTCOME, PLACE, {ONE: "ab", TWO: "cd"})
 
 
 def _read_journal(path):

@@ -13,9 +13,7 @@ from generator.bench import device, workers
 from generator.bench.comparison_plan import Comparison, Contestant
 from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Layout
-from generator.plan.kernels import Kernel
 from generator.problem.product import Problem, Shape
-from tests.helpers.support import variant
 
 
 class Cuda:
@@ -111,9 +109,7 @@ def test_the_environment_names_device_and_versions(cuda):
 
 def comparison(name, shape=Shape(16, 16, 16)):  # noqa: B008 - frozen
     problem = Problem(shape, Dtype.of("fp16"), Layout.of("rcr"), chain_of(("bias",)))
-    contestant = Contestant(
-        name, "family", f"gemm__{name}", Path(f"{name}.py"), name, Kernel(variant(), (), (), "", "")
-    )
+    contestant = Contestant(name, "family", f"gemm__{name}", Path(f"{name}.py"), name, None)
     return Comparison("case", "Case", problem, (contestant,))
 
 

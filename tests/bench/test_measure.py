@@ -17,10 +17,9 @@ from generator.emit.loading import load_kernel
 from generator.epilogue.chain import Epilogue
 from generator.language.built_in import chain_of
 from generator.language.model import Dtype, Layout
-from generator.plan.kernels import Kernel
 from generator.problem.product import Problem, Shape
 from tests.helpers.bench.fake_device import FakeDevice
-from tests.helpers.support import GENERATED, variant
+from tests.helpers.support import GENERATED
 
 KERNEL = """
 import torch
@@ -38,7 +37,6 @@ def gemm(a, b, *, out=None, config=None, **operands):
     return out
 """
 RIGHT = "out.copy_(result)"
-FIRST = Kernel(variant(), (), (), "", "")
 OPTIONS = Options(rounds=3)
 
 
@@ -46,7 +44,7 @@ def contestant(folder, label, body=RIGHT):
     text = KERNEL.replace("BODY", body)
     path = folder / f"gemm__{label}.py"
     path.write_text(text)
-    return Contestant(label, "family", path.stem, path, hashlib.sha256(text.encode()).hexdigest(), FIRST)
+    return Contestant(label, "family", path.stem, path, hashlib.sha256(text.encode()).hexdigest(), None)
 
 
 def problem(dtype="fp16", epilogue=None, layout="rcr"):

@@ -122,9 +122,8 @@ def test_times_are_modelled_of_what_was_measured_often_at_sizes_that_were_not():
 def test_a_winner_that_is_taken_out_is_replaced_by_the_fastest_that_remains():
     out, second, third = (row("a", m) for m in (16, 32, 64))
     measured = samples({out: [1.0], second: [1.01], third: [1.02]})
-    size = Shape(*SIZES[0])
     config, rival = {"BLOCK_M": 16}, Timed(second[1], {"BLOCK_M": 32}, 1.01)
-    winner = ConfirmedWinner(CONTRACT, size, out[1], config, 1.0, 1.3, rival)
+    winner = ConfirmedWinner(CONTRACT, Shape(*SIZES[0]), out[1], config, 1.0, 1.3, rival)
     fit = RateFit({each: (1, 1.0, 1.0, 1.0, 1.0, 1.0) for each in (out, second, third)}, 0.1, 0.2)
     found = Winners(MeasurementSource("GPU", 1, "2.11", "3.6"), {out[1]: "digest"}, (winner,), fit)
     left = pruned(found, measured, frozenset({second, third}))

@@ -14,14 +14,12 @@ from generator.commands import tune
 from generator.epilogue.chain import Epilogue
 from generator.language.errors import CallError
 from generator.language.model import Dtype, Layout
-from generator.plan.kernels import Kernel
 from generator.problem.product import Problem, Shape
 from generator.tune import trial_worker, tuning_report
 from generator.tune.journal import Journal, JournalEntry
-from generator.tune.outcome import Chosen, ConfirmedWinner, Timed, TrialOutcome
+from generator.tune.outcome import Chosen, ConfirmedWinner, TrialOutcome
 from generator.tune.trial_selection import Candidate, Trial
 from generator.tune.winners import MeasurementSource
-from tests.helpers.support import variant
 from tests.helpers.tune import fake_gpu as fakes
 
 FILE = Path("regret.json")
@@ -126,7 +124,7 @@ def test_every_configuration_is_measured_in_groups(bench, monkeypatch):
 
 def test_a_group_is_small_if_partial_sums_are_large():
     """8192x8192 in fp32 is 268 MB; 16 parts of it are 4.3 GB, and 8 GB are recorded at a time."""
-    contestant = Contestant("", "tiny", "k__a", Path("k.py"), "", Kernel(variant(), (), (), "", ""))
+    contestant = Contestant("", "tiny", "k__a", Path("k.py"), "", None)
 
     def sizes(split, size):
         config = {"BLOCK_M": 16} | ({"SPLIT": split} if split else {})
@@ -164,8 +162,8 @@ def lines_of(*found):
 
 def test_the_report_has_means_by_m():
     def one(m, excess, contract="gemm_fp16_rcr_none"):
-        chosen, best = Chosen("k__a", {"BLOCK_M": 16}, 1 + excess), Timed("k__b", {"BLOCK_M": 16}, 1.0)
-        winner = ConfirmedWinner(contract, Shape(m, 256, 512), best.kernel, best.config, best.seconds)
+        chosen = Chosen("k__a", {"BLOCK_M": 16}, 1 + excess)
+        winner = ConfirmedWinner(contract, Shape(m, 256, 512), "k__b", {"BLOCK_M": 16}, 1.0)
         return JournalEntry("", TrialOutcome(winner=winner, chosen=chosen), PLACE, {})
 
     found = (one(1, 0.0), one(64, 0.21), one(65, 0.05), one(1024, 0.05), one(2000, 1.0))

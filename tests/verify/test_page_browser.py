@@ -26,8 +26,7 @@ def html():
 
 @pytest.fixture(scope="module")
 def measurements():
-    results = load(MEASURED)
-    return page(results_report.report(results))
+    return page(results_report.report(load(MEASURED)))
 
 
 def texts(driver, selector):
