@@ -26,8 +26,8 @@ ORDER = (
 BOUNDS = {
     "language": 5023,
     "epilogue": 1597,
-    "plan": 3907,
-    "lowering": 4445,
+    "plan": 3495,
+    "lowering": 4313,
     "emit": 7088,
     "runtime": 8180,
     "cost": 724,
@@ -38,7 +38,7 @@ BOUNDS = {
     "tune": 3455,
     "commands": 987,
     "files": 696,
-    "templates": 3124,
+    "templates": 2988,
     "tests": 31995,
     "generated": 111642,
 }

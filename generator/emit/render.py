@@ -25,7 +25,7 @@ from generator.language.spec import command_line, comment
 from generator.lowering.call_table import CallTable
 from generator.lowering.docstrings import escaped, formula, operand_table, properties
 from generator.lowering.kernel_lowering import view
-from generator.lowering.lines import INDENT, WIDTH, needed_entries, paragraph
+from generator.lowering.lines import INDENT, WIDTH, dense, needed_entries, paragraph
 from generator.lowering.standalone import Standalone
 from generator.lowering.view import View
 from generator.plan.kernels import Kernel
@@ -73,6 +73,7 @@ def environment(folder: Path = TEMPLATES, *, escapes: bool = False) -> jinja2.En
         auto_reload=False,
     )
     jinja.globals["part"] = part
+    jinja.filters["dense"] = dense
     return jinja
 
 
@@ -126,10 +127,10 @@ def kernel_source(spec: Spec, kernel: Kernel) -> str:
     template = schedule_template.checked(environment(), kernel.variant.schedule)
     summary = paragraph(escaped(spec.summary))
     macros = {
-        "load": macros_of(k.load_template),
-        "store": macros_of(k.store_template),
+        "load": macros_of(f"load/{k.v.load}.j2"),
+        "store": macros_of(f"load/{k.v.load if k.v.store == 'as_load' else k.v.store}.j2"),
         "pointer": macros_of("load/pointer.j2"),
-        "problem": macros_of(k.problem_template),
+        "problem": macros_of(f"problem/{k.v.batch}.j2"),
         "swizzle": macros_of("swizzle.j2"),
         "result": macros_of(f"result/{kernel.variant.result}.j2"),
         # An order of tiles that somebody adds need not know of them.
@@ -208,8 +209,7 @@ def host_of(kernel: Kernel, *, alone: bool = False) -> Host:
         table = CallTable(k)
         host = Standalone(table) if alone else table
         text = macros_of("standalone.j2" if alone else "call.j2").text(host).strip("\n")
-        first = host.first_imports if isinstance(host, Standalone) else ()
-        _hosts[key] = Host(operand_table(k), host.imports, text, first)
+        _hosts[key] = Host(operand_table(k), host.imports, text, host.first_imports)
     return _hosts[key]
 
 

@@ -22,10 +22,6 @@ class Accumulation(TileFactors):
         return ELEMENTS[self.v.dtype.acc].triton
 
     @property
-    def acc_word(self) -> str:
-        return self.v.dtype.acc
-
-    @property
     def dot_options(self) -> str:
         dtype = self.v.dtype
         if dtype.stored_a.multiplied_bits == 32:
@@ -209,7 +205,7 @@ class Accumulation(TileFactors):
         """The statements behind the loop for the factors of all of K."""
         if not self.whole_factors:
             return ()
-        convert = ".to(tl.float32)" if not ELEMENTS[self.acc_word].floating and not self.step_factors else ""
+        convert = ".to(tl.float32)" if not ELEMENTS[self.v.dtype.acc].floating and not self.step_factors else ""
         parts = [
             self._scaled(piece, end, f"acc{end}{piece}{convert}", self.whole_factors)
             for (piece, _), (end, _) in self._products
@@ -251,8 +247,7 @@ class Accumulation(TileFactors):
         form = "tl.sum({}, 2)" if self.summed else "{}.T" if self.exchanged else ""
         lines = [f"{acc} = {form.format(acc)}" for acc in self.sums if form]
         if self.schedule.workspace and self.order == CONCATENATED and not self.blocks:
-            lines.append("# One partial sum to write: columns of the gate and of x alternate.")
-            lines.append("acc = tl.join(acc_gate, acc_up).reshape((BLOCK_M, 2 * BLOCK_N))")
+            lines += joined("BLOCK_M", "2 * BLOCK_N")
         elif not self.schedule.workspace and not self.blocks:
             lines += self.parted
         return tuple(lines)
@@ -262,10 +257,23 @@ class Accumulation(TileFactors):
         """The statement that takes the accumulator apart whose columns are the gate's and the others by turns."""
         if self.order is None or (self.order == CONCATENATED and not self.schedule.workspace):
             return ()
-        why = "# Columns of the gate and of x alternate."
-        return (why, "acc_gate, acc_up = acc.reshape((BLOCK_M, BLOCK_N, 2)).split()")
+        return taken_apart("BLOCK_M", "BLOCK_N")
 
     @property
     def handed(self) -> str:
         """The columns of a partial sum that is handed in."""
         return "BLOCK_N" if self.order is None else "2 * BLOCK_N"
+
+
+def joined(rows: str, columns: str, end: str = "") -> tuple[str, str]:
+    """The statement that makes one partial sum of a gate's two, of a block with this end of its names, and why."""
+    why = "# One partial sum to write: columns of the gate and of x alternate."
+    return why, f"acc = tl.join(acc_gate{end}, acc_up{end}).reshape(({rows}, {columns}))"
+
+
+def taken_apart(rows: str, columns: str, end: str = "") -> tuple[str, str]:
+    """The statement that makes a gate's two sums of one, and why."""
+    return (
+        "# Columns of the gate and of x alternate.",
+        f"acc_gate, acc_up = acc{end}.reshape(({rows}, {columns}, 2)).split()",
+    )

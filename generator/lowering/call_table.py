@@ -35,6 +35,8 @@ class CallTable:
     """What `templates/call.j2` is given."""
 
     kernel: View
+    #: The imports of the standard library: those of a file that stands alone.
+    first_imports = ()
 
     @property
     def call(self) -> ContractCall:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 from generator.epilogue.gated_units import CONCATENATED, INTERLEAVED
 from generator.epilogue.operations import COLUMNS, MATRIX, ROWS
 from generator.language.storage import element_of
+from generator.language.vocabulary import DEFAULTS
 from generator.language.word_traits import Products
 from generator.lowering import approximate_math
-from generator.lowering.blocks import blocks_of
 from generator.lowering.decoding import DENSE, Decoding
 from generator.lowering.edges import edges_of
 from generator.lowering.epilogue_lowering import step_views
-from generator.lowering.operands import Matrix
-from generator.lowering.outputs import reduced_shapes
-from generator.lowering.quantised import QUANTISED, quantised_view
+from generator.lowering.operands import Matrix, blocks_of
+from generator.lowering.outputs import QUANTISED_TILE, quantised_view, reduced_shapes
 from generator.lowering.shuffled import shuffle_of
 from generator.lowering.stored_operands import one_of_tile, whole_blocks
 from generator.lowering.view import View
@@ -32,29 +32,16 @@ _EXTENTS = {"a": ("M", "K"), "b": ("K", "N")}
 def view(kernel: Kernel) -> View:
     """The view of a kernel: every choice that a template would otherwise have to make.
 
-    A kernel that differs from an earlier one in the order of tiles alone has the view of that one but for the order.
+    Kernels that differ in the order of tiles alone have one view but for the order.
     """
-    key = tuple(word for axis, word in kernel.variant.words.items() if axis != "swizzle")
-    cached = _views.get(key)
-    # A view of two kernels has views of each.
-    if cached is not None and not kernel.variant.traits.twice and _is_alike(cached.kernel, kernel):
-        return cached.ordered(kernel)
-    while len(_views) >= _MOST:
-        del _views[next(iter(_views))]
-    _views[key] = _lowered(kernel)
-    return _views[key]
+    if kernel.variant.traits.twice:
+        # A view of two kernels has views of each.
+        return _lowered(kernel)
+    variant = replace(kernel.variant, swizzle=DEFAULTS["swizzle"])
+    return _lowered(replace(kernel, variant=variant)).ordered(kernel)
 
 
-#: The views that were made last, by the words of their kernels without the order of tiles.
-_views: dict[tuple[str, ...], View] = {}
-_MOST = 64
-
-
-def _is_alike(one: Kernel, other: Kernel) -> bool:
-    """Whether kernels differ in the order of tiles alone: two specs may give a word different meanings."""
-    return replace(one, variant=replace(one.variant, swizzle=other.variant.swizzle)) == other
-
-
+@lru_cache(maxsize=64)
 def _lowered(kernel: Kernel) -> View:
     v = kernel.variant.multiplied
     described = call(kernel.variant)
@@ -89,7 +76,7 @@ def _lowered(kernel: Kernel) -> View:
 
     quantisation = None
     if v.quantised is not None:
-        quantisation, result = quantised_view(v.quantised, result, described, c), QUANTISED
+        quantisation, result = quantised_view(v.quantised, result, described, c), QUANTISED_TILE
 
     words = v.masking, v.schedule, v.load, v.store, v.products.divided
     reduced = f"{ROWS} {COLUMNS}" if quantisation is not None else reduced_shapes(v.epilogue.outputs)

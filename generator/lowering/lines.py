@@ -19,6 +19,11 @@ def paragraph(text: str, depth: int = 4, hang: str = "") -> str:
     return textwrap.fill(text, WIDTH - depth, subsequent_indent=hang, break_long_words=False, break_on_hyphens=False)
 
 
+def dense(text: str) -> str:
+    """The lines of a text that are not blank: what a template leaves empty leaves no line."""
+    return "\n".join(line for line in text.split("\n") if line.strip())
+
+
 def bracketed(head: str, items: Sequence[str], tail: str, depth: int = 0, joint: str = ", ") -> str:
     """Items between brackets as a formatter breaks them, where statements begin in column `depth`.
 

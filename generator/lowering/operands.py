@@ -8,9 +8,57 @@ from dataclasses import dataclass, field
 from generator.epilogue.formula import GATE, X
 from generator.epilogue.gated_units import CONCATENATED, INTERLEAVED, PLACES
 from generator.epilogue.operations import COLUMNS, HALVES, MATRIX, ROWS
-from generator.lowering.blocks import TileBlock
+from generator.language.word_traits import Schedule
 from generator.lowering.lines import WIDTH, bracketed
 from generator.lowering.shuffled import Shuffle
+
+#: What the blocks along a side are called, from the first to the last, and the first row or column of each.
+_OF_SIDE = {
+    "m": (("top", "row"), ("middle", "middle_row"), ("bottom", "bottom_row")),
+    "n": (("left", "column"), ("middle", "middle_column"), ("right", "right")),
+}
+
+
+@dataclass(frozen=True)
+class TileBlock:
+    """A block of a tile's rows or columns."""
+
+    #: "m" or "n".
+    side: str
+    #: What it is called, and the kernel's name for its first row or column.
+    name: str
+    first: str
+    #: Its size, and what is added to the tile's first row or column for its own.
+    size: str
+    behind: str
+
+    @property
+    def end(self) -> str:
+        """The end of the names of what it has."""
+        return f"_{self.name}"
+
+    @property
+    def lines(self) -> str:
+        return "rows" if self.side == "m" else "columns"
+
+    @property
+    def start(self) -> str:
+        """Its first row or column, counted from the product's."""
+        return f"pid_{self.side} * BLOCK_{self.side.upper()}{self.behind}"
+
+
+def blocks_of(schedule: Schedule) -> tuple[TileBlock, ...]:
+    """The blocks of a schedule's tiles; none where a tile is one."""
+    if not schedule.pairs:
+        return ()
+    columns = tuple(schedule.sizes_of_blocks)
+    *others, last = _OF_SIDE[schedule.side]
+    sizes = (*columns, " - ".join((f"BLOCK_{schedule.side.upper()}", *columns)))
+    named = (*others[: len(columns)], last)
+    return tuple(
+        TileBlock(schedule.side, name, first, size, "".join(f" + {x}" for x in columns[:index]))
+        for index, ((name, first), size) in enumerate(zip(named, sizes, strict=True))
+    )
 
 
 @dataclass(frozen=True)
@@ -158,16 +206,6 @@ class Matrix(Read):
         return self.packed > 1 or self.shuffle is not None
 
     @property
-    def down(self) -> str:
-        """The divisor for its rows."""
-        return self.over if self.rows == "K" else ""
-
-    @property
-    def across(self) -> str:
-        """The divisor for its columns."""
-        return self.over if self.columns == "K" else ""
-
-    @property
     def along_k(self) -> str:
         """The kernel's name for the offsets of a tile's containers along K."""
         return "offs_p" if self.apart else "offs_k"
@@ -232,18 +270,21 @@ class Matrix(Read):
         """The kernel's names for those that a step copies by, each with the lines of its block."""
         return tuple((f"{self.name}{strip.end}_desc", strip.size) for strip in self.strips)
 
-    def described(self, size: str = "", width: str = "") -> str:
-        """The descriptor of its row-major matrices, of which a block is copied, as a call's table has it.
+    def copied(self, size: str = "", width: str = "") -> list[str]:
+        """The lines of a block that a descriptor copies, and the elements of each, as they lie in memory.
 
         `size` is the block's along the side that a tile may divide, where it is not the tile's: of B its columns, else
         its rows. `width`: the columns of the block, where the tile has others.
         """
         rows, columns = ("", size) if self.rows == "K" else (size, "")
+        down, across = (self.over if extent == "K" else "" for extent in (self.rows, self.columns))
         width = columns or width or f"{self.pairs}BLOCK_{self.columns}"
-        sizes = [rows or f"BLOCK_{self.rows}{self.down}", f"{width}{self.across}"]
-        if self.layout == "column":
-            sizes.reverse()
-        block = ", ".join(["1"] * self.batched + sizes)
+        sizes = [rows or f"BLOCK_{self.rows}{down}", f"{width}{across}"]
+        return sizes[::-1] if self.layout == "column" else sizes
+
+    def described(self, size: str = "", width: str = "") -> str:
+        """The descriptor of its row-major matrices, of which such a block is copied, as a call's table has it."""
+        block = ", ".join(["1"] * self.batched + self.copied(size, width))
         turned = ", turned=True" * (self.layout == "column")
         return f"described({self.variable}, {block}{turned})"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from generator.language.elements import ELEMENTS
+from generator.language.elements import ELEMENTS, ElementType
 from generator.language.model import Tile
 from generator.language.storage import POSITIONED, Storage
 from generator.lowering.operands import Matrix
@@ -148,8 +148,7 @@ class Conversion:
     @property
     def macro(self) -> str:
         """The macro of storage.j2 that converts it."""
-        element = ELEMENTS[self.word]
-        return "sparse24" if self.index else element.fragments if self.of_word else element.converts
+        return "sparse24" if self.index else self.before.fragments if self.of_word else self.before.converts
 
     @property
     def arranged(self) -> tuple[str, ...]:
@@ -162,38 +161,29 @@ class Conversion:
         return (f"{self.name} = {self.name}.reshape(({self.lines}, BLOCK_K))",) if self.packed else ()
 
     @property
-    def triton(self) -> str:
-        """The type afterwards, as Triton names it."""
-        return ELEMENTS[self.to].triton
+    def before(self) -> ElementType:
+        """The type before."""
+        return ELEMENTS[self.word]
 
     @property
-    def whole(self) -> bool:
-        """Whether its elements are integers afterwards."""
-        return not ELEMENTS[self.to].floating
+    def after(self) -> ElementType:
+        """The type afterwards."""
+        return ELEMENTS[self.to]
 
     @property
-    def lead(self) -> int:
-        """The bits of `offset`, behind which the last bits count from it."""
-        to = ELEMENTS[self.to]
-        return to.bias + to.mantissa << to.mantissa
-
-    def behind(self, more: int) -> str:
-        """These bits, and others."""
-        return f"0x{self.lead + more:04X}"
-
-    def twice(self, more: int) -> str:
-        """These bits in both halves of a word, and others."""
-        return f"0x{(self.lead + more) * 0x10001:08X}"
+    def _lead(self) -> int:
+        """The bits of `offset`, behind which the last bits count from it, and those that make them count from 0."""
+        return (self.after.bias + self.after.mantissa << self.after.mantissa) + self.half
 
     @property
-    def signed(self) -> bool:
-        """Whether numbers of four bits are two's complement."""
-        return ELEMENTS[self.word].signed
+    def lead_of_one(self) -> str:
+        """The bits in front of a number."""
+        return f"0x{self._lead:04X}"
 
     @property
     def lead_of_pairs(self) -> str:
-        """The bits in front of two numbers, and those that make them count from 0."""
-        return self.twice(self.half)
+        """The bits in front of two numbers, in the halves of a word."""
+        return f"0x{self._lead * 0x10001:08X}"
 
     @property
     def half(self) -> int:
@@ -201,8 +191,7 @@ class Conversion:
 
         An int8 has more bits than the mantissa of bf16 holds, and is the difference of two numbers.
         """
-        element = ELEMENTS[self.word]
-        return 1 << element.bits - 1 if element.signed and element.bits <= self.mantissa else 0
+        return 1 << self.before.bits - 1 if self.before.signed and self.before.bits <= self.after.mantissa else 0
 
     @property
     def set_bits(self) -> str:
@@ -210,19 +199,14 @@ class Conversion:
         return self.lead_name or self.lead_of_pairs
 
     @property
-    def mantissa(self) -> int:
-        """The explicit bits of a mantissa afterwards."""
-        return ELEMENTS[self.to].mantissa
-
-    @property
     def smaller(self) -> int:
         """How much larger its exponents are, in bits, than those of the type before."""
-        return ELEMENTS[self.to].bias - ELEMENTS[self.word].bias
+        return self.after.bias - self.before.bias
 
     @property
     def offset(self) -> int:
         """The least power of two whose last place is 1."""
-        return 1 << self.mantissa
+        return 1 << self.after.mantissa
 
 
 def conversion(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from generator.epilogue.gated_units import CONCATENATED
 from generator.language.model import Variant
 from generator.language.word_traits import Schedule
-from generator.lowering.blocks import TileBlock
 from generator.lowering.edges import Edges
-from generator.lowering.operands import Matrix
+from generator.lowering.operands import Matrix, TileBlock
 from generator.lowering.stored_operands import Factor, Metadata, Strip, factor, metadata, one_of_tile, whole_blocks
 from generator.plan.kernels import Kernel
 
@@ -132,58 +132,34 @@ class TileFactors:
         """Those of all of K."""
         return tuple(factor for factor in self.factors if not factor.along)
 
-    def _strips_of(self, letter: str) -> tuple[Strip, ...]:
+    def _strips_of(self, letter: str) -> Iterator[Strip]:
         """What the factors of an operand are for: the rows of A, or the strips of B's columns."""
-        inside = self.edges.inside
-        if letter == "a" and self.a.gathered:
-            return (Strip("", "offs_a", "", "in_a", times=0),)
-        if letter == "a" and self.a.parts:
-            return tuple(self._of_rows(part) for part in self.a.parts)
-        if letter == "b" and self.b.parts and not self._shares_scale:
-            return tuple(strip for part in self.b.parts for strip in self._of_columns(part))
-        if letter == "a":
-            return (Strip("", self._within("offs_m", inside.m, "M"), "pid_m * BLOCK_M", inside.m),)
-        if self.b.pairs:
-            return (Strip("", "offs_b", "2 * pid_n * BLOCK_N", self._pairs_inside("in_b"), times=2),)
-        first, offsets = "pid_n * BLOCK_N", self._within("offs_n", inside.n, "N")
-        if self.order is None:
-            return (Strip("", offsets, first, inside.n),)
-        return (Strip("_gate", offsets, first, inside.n), self._second_half("_up", offsets, first, inside.n))
+        matrix, masked, extent = (
+            (self.a, self.edges.inside.m, "M") if letter == "a" else (self.b, self.edges.inside.n, "N")
+        )
+        for x in (replace(matrix, parts=()) if letter == "b" and self._shares_scale else matrix).strips:
+            end, inside = x.end, x.inside if masked else ""
+            # Where the hardware checks bounds, offsets wrap around past the edge, and stores drop the rest.
+            offsets = f"{x.offsets} % {extent}" if self.descriptors and not inside else x.offsets
+            if matrix.gathered:
+                yield Strip(end, f"offs_a{end}", "", f"in_a{end}", times=0)
+            elif matrix.pairs:
+                # Descriptors leave the mask to the factors.
+                yield Strip(end, f"offs_b{end}", x.start, f"in_b{end}" * (self.descriptors or bool(masked)), times=2)
+            elif letter == "a" or self.order is None:
+                yield Strip(end, offsets, x.start, inside)
+            else:
+                yield Strip(f"_gate{end}", offsets, x.start, inside)
+                if self.whole_blocks:
+                    yield Strip(f"_up{end}", f"offs_up{end}", "", f"in_up{end}", times=0, perhaps_one=True)
+                else:
+                    yield Strip(f"_up{end}", f"(N + {offsets})", f"(N + {x.start})", inside, times=0)
 
     @property
     def _shares_scale(self) -> bool:
         """Whether the blocks of a tile's columns have one scale together, so that it is read once."""
         b = self.v.dtype.stored_b
         return not b.sparse and b.block is not None and one_of_tile(b, self.kernel.tiles, int(self.order is None))
-
-    def _of_rows(self, part: TileBlock) -> Strip:
-        """A block of A's rows as its factors are for it."""
-        inside = f"in{part.end}" if self.edges.inside.m else ""
-        if self.a.gathered:
-            return Strip(part.end, f"offs_a{part.end}", "", f"in_a{part.end}", times=0)
-        return Strip(part.end, self._within(f"offs{part.end}", inside, "M"), part.start, inside)
-
-    def _of_columns(self, part: TileBlock) -> tuple[Strip, ...]:
-        """A block of B's columns as its factors are for it, or both halves of one with two columns for each of C."""
-        inside = f"in{part.end}" if self.edges.inside.n else ""
-        if self.b.pairs:
-            end = part.end
-            return (Strip(end, f"offs_b{end}", f"2 * ({part.start})", self._pairs_inside(f"in_b{end}"), times=2),)
-        offsets = self._within(f"offs{part.end}", inside, "N")
-        if self.order is None:
-            return (Strip(part.end, offsets, part.start, inside),)
-        gate = Strip(f"_gate{part.end}", offsets, part.start, inside)
-        return gate, self._second_half(f"_up{part.end}", offsets, part.start, inside)
-
-    def _pairs_inside(self, mask: str) -> str:
-        """The mask of columns of B that are neighbours two by two, which descriptors leave to their factors."""
-        return mask if self.descriptors or self.edges.inside.n else ""
-
-    def _second_half(self, end: str, offsets: str, first: str, inside: str) -> Strip:
-        """The columns behind those of a gate, from column N of B on, as their factors are for them."""
-        if self.whole_blocks:
-            return Strip(end, f"offs{end}", "", f"in{end}", times=0, perhaps_one=True)
-        return Strip(end, f"(N + {offsets})", f"(N + {first})", inside, times=0)
 
     @property
     def whole_blocks(self) -> int:
@@ -213,7 +189,3 @@ class TileFactors:
         for end, start, size in listed:
             lines += [f"offs{end} = {start} + tl.arange(0, {size})", f"in{end} = offs{end} < {self.b.width}"]
         return tuple(lines)
-
-    def _within(self, offsets: str, inside: str, extent: str) -> str:
-        """The offsets; where the hardware checks bounds, they wrap around past the edge, and stores drop the rest."""
-        return f"{offsets} % {extent}" if self.descriptors and not inside else offsets

@@ -14,12 +14,12 @@ from generator.language.model import Tile
 from generator.language.vocabulary import SWIZZLE
 from generator.language.word_traits import Products
 from generator.lowering import approximate_math
-from generator.lowering.blocks import TileBlock
+from generator.lowering.accumulation import joined, taken_apart
 from generator.lowering.decoding import Decoding
 from generator.lowering.edges import Edges, edges_of
-from generator.lowering.epilogue_view import EpilogueView
+from generator.lowering.epilogue_lowering import EpilogueView
 from generator.lowering.lines import INDENT, WIDTH, collected
-from generator.lowering.operands import Matrix, Slot, Vector, parameters, stride_slots, wide_strides
+from generator.lowering.operands import Matrix, Slot, TileBlock, Vector, parameters, stride_slots, wide_strides
 from generator.plan.configurations import STRIP, configurations
 from generator.plan.contract_call import ContractCall, call
 from generator.plan.kernels import Kernel
@@ -58,11 +58,6 @@ class View(EpilogueView):
     def first_sums(self) -> str:
         """The second kernel's pointer to the program's product in the sums of the first part of K."""
         return replace(self.partial, number="").base
-
-    @property
-    def between(self) -> Matrix:
-        """What the first of two kernels writes, and the second reads."""
-        return self.partial if self.decoding is None else self.decoding.dense
 
     @property
     def multiplying(self) -> View:
@@ -157,22 +152,9 @@ class View(EpilogueView):
         return call(self.kernel.variant)
 
     @property
-    def load_template(self) -> str:
-        return f"load/{self.v.load}.j2"
-
-    @property
-    def store_template(self) -> str:
-        return f"load/{self.v.load if self.v.store == 'as_load' else self.v.store}.j2"
-
-    @property
     def problem(self) -> Products:
         """How many products there are, and how the operands hold them."""
         return self.v.products
-
-    @property
-    def problem_template(self) -> str:
-        """The macros by which a program finds its tile's product, and by which the launcher checks operands."""
-        return f"problem/{self.v.batch}.j2"
 
     @property
     def swizzle(self) -> str:
@@ -241,15 +223,12 @@ class View(EpilogueView):
         """The statements that make the sums of a block those of the epilogue, or of the partial sum that is stored."""
         if self.order is None or (self.stage == "parts" and self.order != CONCATENATED):
             return (f"acc = acc{part.end}",)
+        rows, columns = (part.size, "BLOCK_N") if part.side == "m" else ("BLOCK_M", part.size)
         if self.stage == "parts":
-            why = "# One partial sum to write: columns of the gate and of x alternate."
-            shape = f"{part.size}, 2 * BLOCK_N" if part.side == "m" else f"BLOCK_M, {self.doubled(part)[1]}"
-            return why, f"acc = tl.join(acc_gate{part.end}, acc_up{part.end}).reshape(({shape}))"
+            return joined(rows, self.doubled(part)[1], part.end)
         if self.order == CONCATENATED:
             return f"acc_gate = acc_gate{part.end}", f"acc_up = acc_up{part.end}"
-        shape = f"{part.size}, BLOCK_N, 2" if part.side == "m" else f"BLOCK_M, {part.size}, 2"
-        why = "# Columns of the gate and of x alternate."
-        return why, f"acc_gate, acc_up = acc{part.end}.reshape(({shape})).split()"
+        return taken_apart(rows, columns, part.end)
 
     @property
     def inside_of_blocks(self) -> str:
@@ -324,16 +303,6 @@ class View(EpilogueView):
     @property
     def parameters(self) -> tuple[str, ...]:
         """The kernel's parameters in order."""
-        key = "parameters", self.stage
-        if key not in self.texts:
-            self.texts[key] = parameters(self.slots, self._constants)
-        columns = self.columns if self.tiled and self.stage != "whole" else ()
-        stages = ["num_stages"] if self.tiled and self.stage != "whole" and self.summed else []
-        return (*self.texts[key], *parameters((), (*columns, *stages)))
-
-    @property
-    def _constants(self) -> list[str]:
-        """The parameters that are compiled in, but for those of the order of tiles and the pipeline."""
         constants = ["GROUPS"] if self.problem.divided else []
         constants += ["INDEX"] if self.wide_strides else []
         constants += [operand.flag for operand in self.scalars]
@@ -343,8 +312,8 @@ class View(EpilogueView):
         if self.stage == "whole":
             constants += ["BLOCK_M", "BLOCK_N", "SPLIT"]
         elif self.tiled:
-            constants += ["BLOCK_M", "BLOCK_N", "BLOCK_K"]
-        return constants
+            constants += ["BLOCK_M", "BLOCK_N", "BLOCK_K", *self.columns, *["num_stages"] * self.summed]
+        return parameters(self.slots, constants)
 
     @cached_property
     def strided(self) -> tuple[Matrix | Vector, ...]:

@@ -32,7 +32,7 @@ from generator.plan.resources import (
 )
 from generator.plan.shared_memory import shared_memory
 from generator.plan.target_rules import TARGET_RULES
-from generator.plan.variant_rules import ROW_RULES, VARIANT_RULES, WITH_ROWS
+from generator.plan.variant_rules import VARIANT_RULES, WITH_ROWS, first_reason, rows_of_any_number
 
 #: How far past K an index along K may go: launchers refuse a K that is not so far below 2**31.
 _BEYOND_K = 2**16
@@ -52,7 +52,7 @@ def _axes_without_effect(v: Variant) -> tuple[str, ...]:
 
 def why_not(v: Variant) -> str | None:
     """Why no target can run `v`, or None."""
-    return next((reason for rule in VARIANT_RULES if (reason := rule(v))), None)
+    return first_reason(VARIANT_RULES, v)
 
 
 def why_not_selected(v: Variant, select: str, *, rows_alike: bool = False) -> str | None:
@@ -62,7 +62,7 @@ def why_not_selected(v: Variant, select: str, *, rows_alike: bool = False) -> st
     if rows_alike:
         if select == "autotune":
             return f"the autotuner's choice is keyed on M; {_HEURISTIC} or 'table' {WITH_ROWS}"
-        return next((reason for rule in ROW_RULES if (reason := rule(v))), None)
+        return next(rows_of_any_number(v), None)
     if select != "autotune":
         return None
     if v.traits.twice:
@@ -77,7 +77,7 @@ def why_not_selected(v: Variant, select: str, *, rows_alike: bool = False) -> st
 
 def why_not_on(v: Variant, target: str) -> str | None:
     """Why `target` cannot run `v`, or None."""
-    return next((reason for rule in TARGET_RULES if (reason := rule(v, target))), None)
+    return first_reason(TARGET_RULES, v, target)
 
 
 def effective_words(v: Variant) -> tuple[str, ...]:
@@ -165,18 +165,14 @@ def _no_blocks(v: Variant, tile: Tile) -> str | None:
     return None
 
 
-def _mixed_instructions(v: Variant, tile: Tile, target: str) -> str | None:
-    """Why `target` would multiply the blocks of `tile` by different matrix instructions, or None."""
-    rows = heights(v, tile)
-    if v.product == "direct" and min(rows) < MATRIX_ROWS <= max(rows) and TARGETS[target].capability in (90, 100):
-        reason = f"m is {' + '.join(map(str, rows))}, and the matrix unit of {target} has {MATRIX_ROWS} rows"
-        return f"{reason}; use 'product: exchanged'"
-    return None
-
-
 def why_no_row_on(v: Variant, tile: Tile, target: str) -> str | None:
     """Why `target` cannot run `v` with the configuration `tile`, which `why_no_row` allows, or None."""
-    rules = (_mixed_instructions, _too_many_warps, too_much_memory, too_many_registers)
+    rows = heights(v, tile)
+    if v.product == "direct" and min(rows) < MATRIX_ROWS <= max(rows) and TARGETS[target].capability in (90, 100):
+        # Its blocks would be multiplied by different matrix instructions.
+        listed = " + ".join(map(str, rows))
+        return f"m is {listed}, and the matrix unit of {target} has {MATRIX_ROWS} rows; use 'product: exchanged'"
+    rules = (_too_many_warps, too_much_memory, too_many_registers)
     return next((reason for rule in rules if (reason := rule(v, tile, target))), None)
 
 

@@ -216,12 +216,10 @@ class _Program:
             elif operand.converted:
                 # It is stored again for the matrix unit, and its own bytes are in registers by then.
                 held += operand.multiplied_bytes - (operand.bytes if self.looped else 0)
-        return held + max(self.transposing, self.staged_result) + self.filling
-
-    @property
-    def filling(self) -> int:
-        """Bytes in which elements among zeros change registers."""
-        return self.operands[1].multiplied_bytes if self.v.dtype.sparse and not keeps_registers(self.v) else 0
+        if self.v.dtype.sparse and not keeps_registers(self.v):
+            # Elements among zeros change registers.
+            held += b.multiplied_bytes
+        return held + max(self.transposing, self.staged_result)
 
     @cached_property
     def transposing(self) -> int:
@@ -284,11 +282,6 @@ class _Program:
         return self.instruction == "mma.sync" and self.v.layout.c == "row" and many
 
     @property
-    def one_accumulator(self) -> bool:
-        """Whether there is one accumulator, as wide as the result."""
-        return not self.v.traits.pairs and self.v.epilogue.order is None
-
-    @property
     def reads_matrices(self) -> bool:
         """Whether the epilogue reads matrices that may be converted with 32 bits per element."""
         shapes = {operand.shape for operand in self.v.epilogue.operands}
@@ -303,12 +296,13 @@ class _Program:
         saved = any(not output.reduced for output in v.epilogue.outputs) or v.epilogue.reads_out
         plain = not (self.reads_matrices or saved or v.rounds_between or not v.traits.repeatable)
         large = min(self.tile.m, self.tile.n) >= 64
+        one_accumulator = not v.traits.pairs and v.epilogue.order is None
         if self.amd and plain and large and ELEMENTS[v.dtype.acc].bits != 16 and v.epilogue.order != INTERLEAVED:
             # AMD's accumulators are stored in their own layout.
             bytes_needed = 0
         elif self.reads_matrices:
             bytes_needed = self.result_32
-        elif self.converts_by_halves and plain and self.one_accumulator and not self.copies_result:
+        elif self.converts_by_halves and plain and one_accumulator and not self.copies_result:
             bytes_needed = min(self.result, self.result_32 // 2)
         else:
             bytes_needed = max(self.result, self.result_32 // 2 if ELEMENTS[v.dtype.acc].bits == 16 else 0)

@@ -1,7 +1,7 @@
 """The rules of the legality table about targets: what one of them cannot run.
 
-A rule returns the reason why a target cannot run a variant, or None; a new rule is a function here and its name in the
-tuple.
+A rule yields the reasons why a target cannot run a variant, of which the first is given; a new rule is a function here
+and its name in the tuple.
 """
 
 from __future__ import annotations
@@ -14,20 +14,19 @@ from generator.language.model import Variant
 from generator.language.storage import Storage
 from generator.language.targets import TARGETS
 from generator.language.vocabulary import PRODUCT
-from generator.plan.variant_rules import VARIANT_RULES
+from generator.plan.variant_rules import VARIANT_RULES, Reasons, first_reason
 
-TargetRule = Callable[[Variant, str], str | None]
+TargetRule = Callable[[Variant, str], Reasons]
 
 
-def _descriptor_target(v: Variant, target: str) -> str | None:
+def _descriptor_target(v: Variant, target: str) -> Reasons:
     if v.loading.descriptors and not TARGETS[target].descriptors:
-        return f"{target} has no bulk tensor copies; descriptors need sm90 or later"
-    return None
+        yield f"{target} has no bulk tensor copies; descriptors need sm90 or later"
 
 
-def _element_target(v: Variant, target: str) -> str | None:
-    missing = [word for storage in v.dtype.stored for word in _missing(storage, target)]
-    return f"{target} does not multiply {min(missing)}" if missing else None
+def _element_target(v: Variant, target: str) -> Reasons:
+    if missing := [word for storage in v.dtype.stored for word in _missing(storage, target)]:
+        yield f"{target} does not multiply {min(missing)}"
 
 
 def _missing(storage: Storage, target: str) -> list[str]:
@@ -40,35 +39,33 @@ def _missing(storage: Storage, target: str) -> list[str]:
     return missing if storage.native or target in multiplied.multiplied else [*missing, storage.multiplied]
 
 
-def _result_target(v: Variant, target: str) -> str | None:
+def _result_target(v: Variant, target: str) -> Reasons:
     # Elements of four bits, and scales of eight that are powers of two, are written as whole numbers.
     q = v.quantised
     written = [v.out] if q is None else [word for word in (q.kind, q.scale) if ELEMENTS[word].quantises]
     written = [word for word in written if q is None or ELEMENTS[word].bits > 4]
-    lacking = next((word for word in written if target not in ELEMENTS[word].written), None)
-    return None if lacking is None else f"Triton cannot convert results to {lacking} on {target}; use int8"
+    for lacking in (word for word in written if target not in ELEMENTS[word].written):
+        yield f"Triton cannot convert results to {lacking} on {target}; use int8"
 
 
-def _precision_target(v: Variant, target: str) -> str | None:
+def _precision_target(v: Variant, target: str) -> Reasons:
     rule = PRECISION_TARGETS.get(v.dtype.precision or "")
-    return rule.reason.format(target) if rule is not None and target not in rule.targets else None
+    if rule is not None and target not in rule.targets:
+        yield rule.reason.format(target)
 
 
-def _exchanged_target(v: Variant, target: str) -> str | None:
+def _exchanged_target(v: Variant, target: str) -> Reasons:
     capability = TARGETS[target].capability
-    if v.dtype.precision == "ieee" and capability:
-        # Scalar units, which every NVIDIA GPU has, read the left operand faster where K is contiguous.
-        return None
-    if v.product == "exchanged" and capability not in (90, 100):
-        return f"an exchanged product is for matrix instructions of 64 rows, which {target} does not have"
-    return None
+    # Scalar units, which every NVIDIA GPU has, read the left operand of fp32 faster where K is contiguous.
+    scalar = v.dtype.precision == "ieee" and capability
+    if v.product == "exchanged" and capability not in (90, 100) and not scalar:
+        yield f"an exchanged product is for matrix instructions of 64 rows, which {target} does not have"
 
 
-def _paired_target(v: Variant, target: str) -> str | None:
+def _paired_target(v: Variant, target: str) -> Reasons:
     scaled = any(storage.scales_sums for storage in v.dtype.stored)
     if v.traits.pairs and scaled and TARGETS[target].capability != 90:
-        return f"several sums that are scaled step by step spill registers on {target}; use tiled or persistent"
-    return None
+        yield f"several sums that are scaled step by step spill registers on {target}; use tiled or persistent"
 
 
 def scaling_targets(v: Variant) -> tuple[str, ...]:
@@ -77,18 +74,18 @@ def scaling_targets(v: Variant) -> tuple[str, ...]:
     return tuple(name for name, target in TARGETS.items() if (target.scales_mixed if mixed else target.scales))
 
 
-def _scaled_target(v: Variant, target: str) -> str | None:
+def _scaled_target(v: Variant, target: str) -> Reasons:
     if v.product != "scaled" or target in scaling_targets(v):
-        return None
+        return
     those = " or ".join(scaling_targets(v))
     reason = f"a scaled product of {v.dtype.a} and {v.dtype.b} needs the matrix unit of {those}"
     others = (word for word in PRODUCT if word != v.product)
     works = next((word for word in others if _runs(replace(v, product=word), target)), None)
-    return reason if works is None else f"{reason}; use 'product: {works}'"
+    yield reason if works is None else f"{reason}; use 'product: {works}'"
 
 
 def _runs(v: Variant, target: str) -> bool:
-    return all(rule(v) is None for rule in VARIANT_RULES) and all(rule(v, target) is None for rule in TARGET_RULES)
+    return first_reason(VARIANT_RULES, v) is None and first_reason(TARGET_RULES, v, target) is None
 
 
 def packed_from_sm90(v: Variant) -> str | None:
@@ -104,16 +101,16 @@ def packed_from_sm90(v: Variant) -> str | None:
     return None
 
 
-def _packed_target(v: Variant, target: str) -> str | None:
+def _packed_target(v: Variant, target: str) -> Reasons:
     reason = packed_from_sm90(v) if TARGETS[target].capability >= 90 else None
     if reason is None:
-        return None
+        return
     scaled = {"scaled": "product"} if target in scaling_targets(v) else {}
     for word, axis in {"exchanged": "product", **scaled, "decoded": "schedule", "descriptor": "load"}.items():
         other = replace(v, **{axis: word})  # type: ignore[arg-type]
         if packed_from_sm90(other) is None and _runs(other, target):
-            return f"{reason}; use '{axis}: {word}'"
-    return reason
+            yield f"{reason}; use '{axis}: {word}'"
+    yield reason
 
 
 #: What one target cannot run.

@@ -11,7 +11,7 @@ from generator.language.model import Dtype
 from generator.language.schema import schema
 from generator.language.storage import Block
 from generator.language.targets import TARGETS
-from generator.plan.target_rules import TARGET_RULES
+from generator.plan import legality
 from generator.problem.element_types import torch_type
 from generator.problem.poisoned_operands import poison_byte
 from tests.helpers.support import read_text, render_spec, variant
@@ -67,7 +67,7 @@ def test_a_type_that_names_no_target_is_multiplied_nowhere(monkeypatch):
 
     def reasons(a, b, out="bf16"):
         v = variant(dtype=Dtype(a, b, "fp32", out, None))
-        found = {target: next(filter(None, (rule(v, target) for rule in TARGET_RULES)), None) for target in TARGETS}
+        found = {target: legality.why_not_on(v, target) for target in TARGETS}
         return {target: reason for target, reason in found.items() if reason is not None}
 
     assert reasons("bool8", "bool8") == {target: f"{target} does not multiply bool8" for target in TARGETS}
