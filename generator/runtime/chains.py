@@ -88,9 +88,10 @@ class Chain:
 
     def _read(self, given: Operands) -> Operands:
         """The operands as a launch reads them: each vector is contiguous, and each row has the number of its group."""
-        given = {**given, **{x: given[x].contiguous() for x in self.vectors if given[x] is not None}}
+        if self.vectors:
+            given = {**given, **{x: given[x].contiguous() for x in self.vectors if given[x] is not None}}
         if self.of_groups:
-            given["group"] = selected_rows.groups(given["offsets"], given["grad_out"].shape[0])
+            given = {**given, "group": selected_rows.groups(given["offsets"], given["grad_out"].shape[0])}
         return given
 
     def _finished(self, given: Operands, made: Sequence[Any]) -> Operands:

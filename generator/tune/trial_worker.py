@@ -225,7 +225,7 @@ class _Passes:
         """
         gemm: Any = function(chooser)
         kernel, config = gemm.which(operands.a, operands.b, out=operands.out, **operands.keywords)
-        copier, *_ = gemm.step(operands.a, operands.b, operands.out, operands.keywords)
+        copier, *_ = gemm.step({"a": operands.a, "b": operands.b, "out": operands.out, **operands.keywords})
         same = (c for c in self.trial.candidates if (c.contestant.kernel, c.config) == (kernel, config))
         return kernel, config, next(same, None) if copier is None else None
 

@@ -126,7 +126,7 @@ def first() -> dict[str, float]:
     part("Triton's hash of itself")
     function = getattr(importlib.import_module(FAMILY), CONTRACT)
     part("import of the family")
-    _, kernel, row = function.step(a, b.T, None, {})
+    _, kernel, row = function.step({"a": a, "b": b.T, "out": None})
     plan = kernel.plan(a, b.T, config=row)
     part("choice and plan")
     compiled = plan.kernel.warmup(grid=plan.grid, **plan.arguments)
