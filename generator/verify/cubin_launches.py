@@ -1,4 +1,4 @@
-"""A launch of a family's call as a program without Python makes it: its image, its grid, and where arguments are from.
+"""A launch of a family's call as rows of a C file's tables: its image, its grid, and where arguments are from.
 
 What stands in the kernel's `CALL` says where each argument comes from. What Triton's compiler was told of the argument
 stands in the compiled kernel: that a number or an address is a multiple of 16, or that a stride is 1.
@@ -7,14 +7,20 @@ stands in the compiled kernel: that a number or an address is a multiple of 16, 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from triton.backends.nvidia.driver import TMA_DTYPE_DEVICE_TO_HOST
 
 from generator.emit.call_value import Made, Tensor
-from generator.emit.cubin.contracts import CubinArgument, CubinImage, CubinLaunch, TensorMap, expression
+from generator.emit.cubin.tables import CubinImage, Tables, expression, row
 from generator.plan.extents import Amount
 
+#: What `CALL` says of a launch's programs and arguments, the value or the expression of each number, and the index of
+#: each operand and each part of the workspace.
+Grid: TypeAlias = Sequence[Amount | int]
+Sources: TypeAlias = Mapping[str, Any]
+Known: TypeAlias = Mapping[str, int | str]
+Places: TypeAlias = Mapping[str, int]
 #: The bytes of an argument of each type, as Triton writes types.
 _BYTES = {"i32": 4, "i64": 8, "fp32": 4}
 #: What a plain launch has: no scratch memory, no clusters, no programs that wait for each other or for another kernel.
@@ -34,18 +40,16 @@ class Unpackable(Exception):
 
 
 def launch_of(
-    grid: Sequence[Amount | int],
-    sources: Mapping[str, Any],
-    planned: Any,
-    compiled: Any,
-    known: Mapping[str, int | str],
-) -> CubinLaunch:
-    """A launch of a plan and its compiled kernel; `grid` and `sources`, its arguments, are what `CALL` says of it.
-
-    `known` has the sizes as C expressions, and the numbers of the configuration. Raises `Unpackable`.
-    """
-    programs = tuple(expression(each, known) for each in grid)
-    return CubinLaunch(image_of(compiled), programs, tuple(_arguments(sources, planned, compiled, known)))
+    tables: Tables, grid: Grid, sources: Sources, planned: Any, compiled: Any, known: Known, places: Places
+) -> str:
+    """The row of a launch of a plan and its compiled kernel; raises `Unpackable`."""
+    programs = tables.three([expression(each, known) for each in grid])
+    arguments = list(_arguments(tables, sources, planned, compiled, known, places))
+    ranks = [len(meta["block_size"]) for meta in getattr(compiled.metadata, "tensordesc_meta", None) or ()]
+    # Triton adds two arguments, and behind each map its extents and strides.
+    tables.count(ARGUMENTS=2 + len(arguments) + 2 * sum(ranks), MAPS=len(ranks))
+    image = tables.image(image_of(compiled))
+    return row(image, programs, len(arguments), tables.address("argument", *arguments))
 
 
 def image_of(compiled: Any) -> CubinImage:
@@ -58,8 +62,9 @@ def image_of(compiled: Any) -> CubinImage:
 
 
 def _arguments(
-    sources: Mapping[str, Any], planned: Any, compiled: Any, known: Mapping[str, int | str]
-) -> Iterator[CubinArgument]:
+    tables: Tables, sources: Sources, planned: Any, compiled: Any, known: Known, places: Places
+) -> Iterator[str]:
+    """The row of each argument that is passed, or that a call must give as it was compiled."""
     metas = iter(getattr(compiled.metadata, "tensordesc_meta", None) or ())
     for index, (name, kind) in enumerate(compiled.src.signature.items()):
         divisible = ["tt.divisibility", 16] in compiled.src.attrs.get((index,), [])
@@ -67,32 +72,28 @@ def _arguments(
         match kind, sources.get(name):
             case "constexpr", source:
                 if isinstance(source, Made) and source.function == "stride" and planned.arguments[name] == 1:
-                    yield CubinArgument("STRIDE", 0, source.given[0].name, source.given[1], one=True)
+                    yield row("STRIDE", 0, False, True, places[source.given[0].name], source.given[1], "NULL")
             case _, Made("described", (Tensor(operand), *_)) as source if meta is not None:
-                yield CubinArgument("MAP", 64, operand, map=_map(source, planned.arguments[name], meta))
+                described = tables.address("map", _map(source, planned.arguments[name], meta))
+                yield row("MAP", 64, False, False, places[operand], 0, described)
             case pointer, Tensor(operand) | Made("as_bytes", (Tensor(operand),)) if pointer.startswith("*"):
-                yield CubinArgument("ADDRESS", 8, operand, divisible=divisible)
+                yield row("ADDRESS", 8, divisible, False, places[operand], 0, "NULL")
             case "fp32", Tensor(operand):
-                yield CubinArgument("SCALAR", 4, operand)
+                yield row("SCALAR", 4, False, False, places[operand], 0, "NULL")
             case "i32" | "i64", Made("stride", (Tensor(operand), dimension)):
-                yield CubinArgument("STRIDE", _BYTES[kind], operand, dimension, divisible=divisible)
+                yield row("STRIDE", _BYTES[kind], divisible, False, places[operand], dimension, "NULL")
             case "i32" | "i64", int() | Amount() as source:
-                yield CubinArgument("NUMBER", _BYTES[kind], number=expression(source, known))
+                number = tables.number(expression(source, known))
+                yield row("NUMBER", _BYTES[kind], False, False, number, 0, "NULL")
             case _, source:
                 raise Unpackable(f"it passes {name}, {source} of type {kind}, which only Python makes")
 
 
-def _map(source: Made, descriptor: Any, meta: Mapping[str, Any]) -> TensorMap:
-    """The tensor map of an operand, as `make_tensordesc_arg` of Triton's driver makes it."""
+def _map(source: Made, descriptor: Any, meta: Mapping[str, Any]) -> str:
+    """The tensor map of an operand as a row, as `make_tensordesc_arg` of Triton's driver makes it."""
     kind = TMA_DTYPE_DEVICE_TO_HOST[meta["elem_type"]]
     if getattr(descriptor, "round_f32_to_tf32", False):
         kind = _TF32
-    return TensorMap(
-        bool(dict(source.options).get("turned")),
-        tuple(meta["block_size"]),
-        meta["swizzle"],
-        meta["elem_size"],
-        kind,
-        bool(meta["fp4_padded"]),
-        descriptor.padding == "nan",
-    )
+    turned, box = bool(dict(source.options).get("turned")), [*meta["block_size"]]
+    described = (meta["swizzle"], meta["elem_size"], kind, bool(meta["fp4_padded"]), descriptor.padding == "nan")
+    return row(turned, len(box), *described, [*box, *[0] * (3 - len(box))])

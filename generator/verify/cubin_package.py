@@ -7,6 +7,7 @@ class of alignment promises (`generator.emit.cubin.contracts.ALIGNMENTS`).
 
 from __future__ import annotations
 
+import copy
 import fnmatch
 import importlib
 from collections.abc import Mapping, Sequence
@@ -18,16 +19,8 @@ import torch
 import triton
 
 from generator.emit.call_value import Made, evaluated, extents
-from generator.emit.cubin.contracts import (
-    ALIGNMENTS,
-    CubinContract,
-    CubinEntry,
-    CubinMemory,
-    CubinOperand,
-    CubinPackage,
-    CubinRun,
-    expression,
-)
+from generator.emit.cubin.contracts import ALIGNMENTS, CubinContract, CubinOperand, CubinPackage, CubinRun
+from generator.emit.cubin.tables import Tables, expression, row
 from generator.emit.loading import load_family
 from generator.emit.manifest_reader import Rendered
 from generator.language.errors import CallError
@@ -61,6 +54,7 @@ def compiled_package(
     packings: list[_Packing] = []
     contracts: list[CubinContract] = []
     reasons: dict[str, str] = {}
+    tables = Tables()
     with standing_in_for(device), own_cache(), memoryless():
         module = load_family(family.folder.resolve())
         for each in names:
@@ -74,15 +68,18 @@ def compiled_package(
         if packings:
             require_several(count, {packing.name: bool(packing.counted) for packing in packings})
         for packing in packings:
+            # A contract that is left out leaves no rows.
+            packing.tables = copy.deepcopy(tables)
             try:
                 contracts.append(packing.contract(shapes))
+                tables = packing.tables
             except Unpackable as error:
                 reasons[packing.name] = str(error)
     left_out = [(each, reasons[each]) for each in names if each in reasons]
     if not contracts:
         listed = "; ".join(f"{each}: {reason}" for each, reason in left_out)
         raise CallError(f"package --format cubin: no contract can be packed: {listed}")
-    return CubinPackage(name, family.name, device, triton.__version__, count, tuple(contracts), tuple(left_out))
+    return CubinPackage(name, family.name, device, triton.__version__, count, tuple(contracts), tuple(left_out), tables)
 
 
 @dataclass(eq=False)
@@ -118,6 +115,7 @@ class _Packing:
         tensors = [x for x in (*self.table.operands, *self.table.results) if x.absent is None]
         self.operands = {x.name: self.operand(x) for x in tensors}
         self.plans: dict[tuple[object, ...], _Planned] = {}
+        self.tables = Tables()
 
     def numbers(self, m: Size, n: Size, k: Size, count: Size) -> dict[str, Size]:
         """The sizes of a call by their names. Groups divide M, or K in contracts whose names begin with `gmmk_`."""
@@ -152,15 +150,18 @@ class _Packing:
             raise CallError("package --format cubin: --shapes gives no M above 0")
         launches = [launch for each in self.plans.values() for launch in each.plan.launches]
         compiled = iter(in_threads(launches, lambda each: each.kernel.warmup(grid=each.grid, **each.arguments)))
-        entries = {id(x): self.entry(x, [next(compiled) for _ in x.plan.launches]) for x in self.plans.values()}
+        images = {id(x): [next(compiled) for _ in x.plan.launches] for x in self.plans.values()}
+        addresses = {id(None): "NULL"}
         runs: list[CubinRun] = []
-        before: tuple[_Planned | None, ...] = ()
         for (n, k, m), planned in sorted(at.items(), key=lambda item: item[0]):
-            if runs and (runs[-1].n, runs[-1].k, runs[-1].last + 1) == (n, k, m) and planned == before:
+            for x in planned:
+                if x is not None and id(x) not in addresses:
+                    addresses[id(x)] = self.entry(x, images[id(x)])
+            entries = tuple(addresses[id(x)] for x in planned)
+            if runs and (runs[-1].n, runs[-1].k, runs[-1].last + 1, runs[-1].entries) == (n, k, m, entries):
                 runs[-1] = replace(runs[-1], last=m)
             else:
-                runs.append(CubinRun(n, k, m, m, tuple(None if x is None else entries[id(x)] for x in planned)))
-            before = planned
+                runs.append(CubinRun(n, k, m, m, entries))
         return CubinContract(
             self.name,
             formula(self.described[0].variant),
@@ -168,6 +169,7 @@ class _Packing:
             tuple(self.operands.values()),
             tuple(runs),
             self.described[0],
+            any(each.module.CALL.memory for each in self.plans.values()),
         )
 
     @property
@@ -228,50 +230,42 @@ class _Packing:
         choice = None if function.choice is None else function.choice.best(function, taking, function.state(given))
         return choice or (taking[0], None)
 
-    def entry(self, each: _Planned, compiled: Sequence[Any]) -> CubinEntry:
-        """What was planned, with its compiled kernels; raises `Unpackable`."""
-        call = each.module.CALL
+    def entry(self, each: _Planned, compiled: Sequence[Any]) -> str:
+        """The address of what was planned, with its compiled kernels; raises `Unpackable`."""
+        call, tables, operands = each.module.CALL, self.tables, [*self.operands]
         loose = next((x for x in call.cleared if self.operands[x].unit is None), None)
         if loose is not None:
             raise Unpackable(f"{loose} is zero before the kernel adds to it, and may have any strides")
         tensors = [x.name for x in (*call.operands, *call.results, *call.memory)]
-        sources = [evaluated(launch.arguments, tensors) for launch in call.launches]
-        launches = [
-            launch_of(evaluated(launch.grid, ()), arguments, planned, image, each.known)
-            for launch, arguments, planned, image in zip(
-                call.launches, sources, each.plan.launches, compiled, strict=True
-            )
-        ]
-        narrow = [
-            x.name
-            for arguments, planned in zip(sources, each.plan.launches)
-            for name, value in arguments.items()
-            if isinstance(value, Made) and value.function == "index_type" and str(planned.arguments[name]) == "int32"
-            for x in value.given
-            if x.name in self.operands
-        ]
-        return CubinEntry(
-            each.module.__name__.rpartition(".")[2],
-            ", ".join(f"{name} {number}" for name, number in each.row.items()),
-            tuple(launches),
-            tuple(_memory(x, each) for x in call.memory),
-            tuple(dict.fromkeys(narrow)),
-            tuple(call.cleared),
-        )
+        places = {name: index for index, name in enumerate([*operands, *(x.name for x in call.memory)])}
+        launches, narrow = [], set[str]()
+        for launch, planned, image in zip(call.launches, each.plan.launches, compiled, strict=True):
+            sources, grid = evaluated(launch.arguments, tensors), evaluated(launch.grid, ())
+            launches.append(launch_of(tables, grid, sources, planned, image, each.known, places))
+            for name, value in sources.items():
+                if isinstance(value, Made) and value.function == "index_type":
+                    narrow |= {x.name for x in value.given if str(planned.arguments[name]) == "int32"}
+        memories = [self.memory(x, each) for x in call.memory]
+        tables.count(VALUES=len(places), LAUNCHES=len(launches))
+        bits = [hex(sum(1 << operands.index(x) for x in operands if x in those)) for those in (narrow, call.cleared)]
+        parts = (tables.address("launch", *launches), tables.address("memory", *memories), len(launches), len(memories))
+        kernel = each.module.__name__.rpartition(".")[2]
+        named = ", ".join([kernel, *(f"{name} {number}" for name, number in each.row.items())])
+        return tables.address("entry", f"/* {named} */ {row(*parts, *bits)}")
 
-
-def _memory(x: Any, each: _Planned) -> CubinMemory:
-    """Memory of a call; rows of a `pitch` begin at multiples of so many elements."""
-    shape = tuple(expression(extent, each.known) for extent in extents(x.shape))
-    pitch = getattr(x, "pitch", 1)
-    along = x.unit if x.unit is not None and len(shape) > 1 else len(shape) - 1
-    lead = shape[along] if pitch == 1 else f"(parts({shape[along]}, {pitch}) * {pitch})"
-    strides = ["1"] * len(shape)
-    if len(shape) > 1:
-        strides[2 * len(shape) - 3 - along] = lead
-    if len(shape) > 2:
-        strides[0] = f"({shape[1]} * {shape[2]})"
-    return CubinMemory(x.name, x.dtype.itemsize, shape, tuple(strides), bool(getattr(x, "cleared", False)))
+    def memory(self, x: Any, each: _Planned) -> str:
+        """The row of a part of the workspace. Lines of a `pitch` begin at multiples of so many elements."""
+        shape = [expression(extent, each.known) for extent in extents(x.shape)]
+        pitch = getattr(x, "pitch", 1)
+        along = x.unit if x.unit is not None and len(shape) > 1 else len(shape) - 1
+        lead = shape[along] if pitch == 1 else f"(parts({shape[along]}, {pitch}) * {pitch})"
+        strides = ["1"] * len(shape)
+        if len(shape) > 1:
+            strides[2 * len(shape) - 3 - along] = lead
+        if len(shape) > 2:
+            strides[0] = f"({shape[1]} * {shape[2]})"
+        cleared = bool(getattr(x, "cleared", False))
+        return row(len(shape), x.dtype.itemsize, cleared, self.tables.three(shape), self.tables.three(strides))
 
 
 def dtype_of(operand: Any, table: Any) -> torch.dtype:

@@ -267,9 +267,9 @@ def test_a_tuned_family_takes_the_kernels_that_its_function_takes(tmp_path, driv
         b = prepare.memoryless_tensor(torch.float16, _DEVICE, (4096, 4096), (1, 4096))
         bias = prepare.memoryless_tensor(torch.float16, _DEVICE, (4096,), (1,))
         wanted = [getattr(family, name).which(_rows(m), b, bias=bias) for m in rows]
-    found = [run.entries[0] for run in contract.runs]
-    assert [(x.kernel, x.row) for x in found if x is not None] == [
-        (kernel, ", ".join(f"{key} {value}" for key, value in row.items())) for kernel, row in wanted
+    rows = {f"&entry_table[{index}]": text for index, text in enumerate(package.tables.rows["entry"])}
+    assert [rows[run.entries[0]].partition(" */")[0] for run in contract.runs if run.entries[0] in rows] == [
+        f"/* {', '.join([kernel, *(f'{key} {value}' for key, value in row.items())])}" for kernel, row in wanted
     ]
 
 

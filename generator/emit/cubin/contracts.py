@@ -1,7 +1,4 @@
-"""What a package of cubins has: the images, what a call launches for each size and alignment, and its arguments.
-
-Numbers that depend on a call are C expressions over `s->m`, `s->n`, `s->k` and `s->count`.
-"""
+"""What a package of cubins has: its contracts with their operands and sizes, and the tables of what calls launch."""
 
 from __future__ import annotations
 
@@ -10,13 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 
+from generator.emit.cubin.tables import CubinImage, Tables
 from generator.plan.devices import Device
-from generator.plan.extents import OPERATIONS, Amount
 from generator.plan.kernels import Kernel
 
 #: The classes of alignment, best first, in the order of a run's entries.
 ALIGNMENTS = ("ALIGNED", "ADDRESSED", "ANY")
-_CALLS = {"cdiv": "parts", "least": "least", "next_power": "power"}
 #: Words of C and C++, and fields of every call, that no operand can have.
 _WORDS = """
     alignas alignof and asm auto bitand bitor bool break case catch char class compl concept const constexpr continue
@@ -28,108 +24,15 @@ _WORDS = """
 TAKEN = frozenset(_WORDS.split())
 
 
-def expression(number: Amount | int, known: Mapping[str, int | str]) -> str:
-    """A number of a call as a C expression; `known` has what each name in it is, a number or another expression."""
-    if isinstance(number, int):
-        return str(number)
-    if not number.sides:
-        return str(known[number.symbol])
-    left, right = (expression(side, known) for side in number.sides)
-    if left.isdecimal() and right.isdecimal():
-        return str(OPERATIONS[number.symbol](int(left), int(right)))
-    if number.symbol in _CALLS:
-        return f"{_CALLS[number.symbol]}({left}, {right})"
-    return f"({left} {'/' if number.symbol == '//' else number.symbol} {right})"
-
-
-@dataclass(frozen=True)
-class CubinImage:
-    """A compiled kernel: its function's name, its machine code, and the shared memory and warps of a program."""
-
-    name: str
-    data: bytes
-    shared: int
-    warps: int
-
-
-@dataclass(frozen=True)
-class TensorMap:
-    """How an operand becomes the tensor map that the hardware reads, as Triton's launcher encodes it.
-
-    `type` of an element of so many `bytes` is that of `cuTensorMapEncodeTiled`; `padded`: two elements of 4 bits are
-    stored as a byte each; `nan`: what is outside reads as NaN.
-    """
-
-    turned: bool
-    box: tuple[int, ...]
-    swizzle: int
-    bytes: int
-    type: int
-    padded: bool
-    nan: bool
-
-
-@dataclass(frozen=True)
-class CubinArgument:
-    """An argument of a compiled kernel, and what the compiler was told of it: a multiple of 16, or 1.
-
-    `kind` is ADDRESS, STRIDE or SCALAR of the operand `operand`, NUMBER of the expression `number`, or MAP. One of no
-    `bytes` is a constant in the image and is not passed.
-    """
-
-    kind: str
-    bytes: int
-    operand: str = ""
-    dimension: int = 0
-    number: str = ""
-    map: TensorMap | None = None
-    divisible: bool = False
-    one: bool = False
-
-
-@dataclass(frozen=True)
-class CubinLaunch:
-    """One launch: the image, the programs along each axis, the arguments in order."""
-
-    image: CubinImage
-    grid: tuple[str, ...]
-    arguments: tuple[CubinArgument, ...]
-
-
-@dataclass(frozen=True)
-class CubinMemory:
-    """Memory that a call needs beside its operands, as a part of the caller's workspace; `bytes` of an element."""
-
-    name: str
-    bytes: int
-    extents: tuple[str, ...]
-    strides: tuple[str, ...]
-    #: Whether it is zero before the launch.
-    cleared: bool
-
-
-@dataclass(frozen=True)
-class CubinEntry:
-    """What a call launches: a kernel with a configuration."""
-
-    kernel: str
-    row: str
-    launches: tuple[CubinLaunch, ...]
-    memory: tuple[CubinMemory, ...]
-    #: The operands of which offsets have 32 bits, and the results that are zero before the launch.
-    narrow: tuple[str, ...]
-    cleared: tuple[str, ...]
-
-
 @dataclass(frozen=True)
 class CubinRun:
-    """Sizes for which the same is launched: N, K and M from `first` to `last`; an entry a class of alignment."""
+    """Sizes for which the same is launched: N, K and M from `first` to `last`; an address a class of alignment."""
 
     n: int
     k: int
     first: int
     last: int
-    entries: tuple[CubinEntry | None, ...]
+    entries: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -183,11 +86,8 @@ class CubinContract:
     operands: tuple[CubinOperand, ...]
     runs: tuple[CubinRun, ...]
     kernel: Kernel
-
-    @cached_property
-    def entries(self) -> tuple[CubinEntry, ...]:
-        """What its calls launch, each once, in the order of the table."""
-        return tuple({id(x): x for run in self.runs for x in run.entries if x is not None}.values())
+    #: Whether a call may need a workspace.
+    needs_memory: bool
 
     @cached_property
     def names(self) -> tuple[tuple[str, Mapping[int, str]], ...]:
@@ -201,11 +101,6 @@ class CubinContract:
             taken |= {name, *strides.values()}
             fields.append((name, strides))
         return tuple(fields)
-
-    @property
-    def needs_memory(self) -> bool:
-        """Whether a call may need a workspace."""
-        return any(entry.memory for entry in self.entries)
 
     @property
     def fields(self) -> Iterator[tuple[str, str, str]]:
@@ -260,9 +155,9 @@ class CubinPackage:
     count: int
     contracts: tuple[CubinContract, ...]
     left_out: tuple[tuple[str, str], ...]
+    tables: Tables
 
-    @cached_property
+    @property
     def images(self) -> tuple[CubinImage, ...]:
         """The compiled kernels, each once, in the order of the tables."""
-        launches = (x for each in self.contracts for entry in each.entries for x in entry.launches)
-        return tuple(dict.fromkeys(launch.image for launch in launches))
+        return tuple(self.tables.images)

@@ -11,16 +11,11 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from generator.emit.cubin.contracts import (
-    TAKEN,
-    CubinArgument,
-    CubinContract,
-    CubinEntry,
-    CubinPackage,
-)
+from generator.emit.cubin.contracts import TAKEN, CubinContract, CubinPackage
 from generator.emit.cubin.example import example_of
+from generator.emit.cubin.tables import row
 from generator.emit.render import environment
 from generator.files.package_data import data
 from generator.language.errors import CallError, shown
@@ -76,7 +71,8 @@ def files(package: CubinPackage) -> Iterator[tuple[str, str]]:
         "name": package.name,
         "upper": package.name.upper(),
         "statuses": STATUSES,
-        "tables": _Tables(package),
+        "contracts": [(x, [*_operands(package, x)], _runs(x)) for x in package.contracts],
+        "images": [(x, _words(x.data)) for x in package.images],
         "launcher": data("emit", "cubin", "launcher.c").read_text(encoding="utf-8"),
         "example": example,
     }
@@ -85,86 +81,20 @@ def files(package: CubinPackage) -> Iterator[tuple[str, str]]:
         yield file.replace("package", package.name), templates.get_template(f"{file}.j2").render(words)
 
 
-class _Tables:
-    """The tables of a C file: the names of `rows` are the types in `launcher.c`, whose fields a row has in order."""
-
-    def __init__(self, package: CubinPackage) -> None:
-        self.images = {image: index for index, image in enumerate(package.images)}
-        self.numbers: dict[str, int] = {}
-        self.rows: dict[str, list[str]] = {x: [] for x in ("map", "argument", "memory", "launch", "entry")}
-        self.places: dict[tuple[str, tuple[str, ...]], str] = {}
-        #: The most values of a call, launches of an entry, and arguments and tensor maps of a launch.
-        self.most = {"VALUES": 0, "LAUNCHES": 1, "ARGUMENTS": 0, "MAPS": 1}
-        self.operands = [self._operands(package, x) for x in package.contracts]
-        self.runs = [self._runs(x) for x in package.contracts]
-
-    def words(self, data: bytes) -> Iterator[str]:
-        """The bytes of an image as lines of numbers of 8 bytes, the last ones filled up with zeros."""
-        numbers = [f"0x{word:x}," for (word,) in struct.iter_unpack("<Q", data + bytes(-len(data) % 8))]
-        return ("".join(numbers[at : at + 8]) for at in range(0, len(numbers), 8))
-
-    def _number(self, text: str) -> int:
-        return self.numbers.setdefault(text, len(self.numbers))
-
-    def _numbers(self, texts: Sequence[str]) -> list[int]:
-        """The indices of three expressions, each written once; those that are missing are 1."""
-        return [self._number(text) for text in (*texts, *["1"] * (3 - len(texts)))]
-
-    def _at(self, kind: str, *rows: str) -> str:
-        """The address of rows, which the table has once."""
-        if not rows:
-            return "NULL"
-        if (kind, rows) not in self.places:
-            self.places[kind, rows] = f"&{kind}_table[{len(self.rows[kind])}]"
-            self.rows[kind] += rows
-        return self.places[kind, rows]
-
-    def _operands(self, package: CubinPackage, contract: CubinContract) -> list[str]:
-        rows = []
-        for x, (name, strides) in zip(contract.operands, contract.names):
-            call = f"{package.name}_{contract.name}_call"
-            fields = [f"offsetof({call}, {strides[i]})" if i in strides else 0 for i in range(3)]
-            described = (len(x.extents), -1 if x.unit is None else x.unit, x.bytes, x.written, x.loose)
-            rows.append(_row(*described, self._numbers(x.extents), f"offsetof({call}, {name})", fields))
-        return rows
-
-    def _runs(self, contract: CubinContract) -> list[str]:
-        at = {id(None): "NULL", **{id(x): self._entry(contract, x) for x in contract.entries}}
-        return [_row(x.n, x.k, x.first, x.last, [at[id(entry)] for entry in x.entries]) for x in contract.runs]
-
-    def _entry(self, contract: CubinContract, entry: CubinEntry) -> str:
-        names = [x.name for x in contract.operands]
-        places = {name: index for index, name in enumerate([*names, *(x.name for x in entry.memory)])}
-        memories = [
-            _row(len(x.extents), x.bytes, x.cleared, self._numbers(x.extents), self._numbers(x.strides))
-            for x in entry.memory
-        ]
-        launches = []
-        for x in entry.launches:
-            arguments = self._at("argument", *(self._argument(each, places) for each in x.arguments))
-            launches.append(_row(self.images[x.image], self._numbers(x.grid), len(x.arguments), arguments))
-            ranks = [len(each.map.box) for each in x.arguments if each.map]
-            # Triton adds two arguments.
-            self._count(ARGUMENTS=2 + len(x.arguments) + 2 * sum(ranks), MAPS=len(ranks))
-        self._count(VALUES=len(places), LAUNCHES=len(launches))
-        bits = [hex(sum(1 << names.index(x) for x in names_of)) for names_of in (entry.narrow, entry.cleared)]
-        parts = (self._at("launch", *launches), self._at("memory", *memories), len(launches), len(memories))
-        return self._at("entry", f"/* {entry.kernel}, {entry.row} */ {_row(*parts, *bits)}")
-
-    def _count(self, **numbers: int) -> None:
-        self.most |= {name: max(number, self.most[name]) for name, number in numbers.items()}
-
-    def _argument(self, x: CubinArgument, places: dict[str, int]) -> str:
-        which = self._number(x.number) if x.kind == "NUMBER" else places[x.operand]
-        described = "NULL"
-        if x.map is not None:
-            y, box = x.map, [*x.map.box, *[0] * (3 - len(x.map.box))]
-            row = _row(y.turned, len(y.box), y.swizzle, y.bytes, y.type, y.padded, y.nan, box)
-            described = self._at("map", row)
-        return _row(x.kind, x.bytes, x.divisible, x.one, which, x.dimension, described)
+def _words(data: bytes) -> Iterator[str]:
+    """The bytes of an image as lines of numbers of 8 bytes, the last ones filled up with zeros."""
+    numbers = [f"0x{word:x}," for (word,) in struct.iter_unpack("<Q", data + bytes(-len(data) % 8))]
+    return ("".join(numbers[at : at + 8]) for at in range(0, len(numbers), 8))
 
 
-def _row(*values: int | str | Sequence[int | str]) -> str:
-    """A row as C initialises it."""
-    texts = (_row(*x) if isinstance(x, list) else str(int(x) if isinstance(x, bool) else x) for x in values)
-    return f"{{{', '.join(texts)}}}"
+def _operands(package: CubinPackage, contract: CubinContract) -> Iterator[str]:
+    """The row of each operand of a call."""
+    call = f"{package.name}_{contract.name}_call"
+    for x, (name, strides) in zip(contract.operands, contract.names):
+        fields = [f"offsetof({call}, {strides[i]})" if i in strides else 0 for i in range(3)]
+        described = (len(x.extents), -1 if x.unit is None else x.unit, x.bytes, x.written, x.loose)
+        yield row(*described, package.tables.three(x.extents), f"offsetof({call}, {name})", fields)
+
+
+def _runs(contract: CubinContract) -> list[str]:
+    return [row(x.n, x.k, x.first, x.last, [*x.entries]) for x in contract.runs]
