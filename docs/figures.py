@@ -125,8 +125,9 @@ def suite_sizes(name: str, cases: str = "*") -> str:
 
 
 def shapes(name: str) -> str:
-    """The sizes of a file of shapes."""
-    return f"{len(suite.read_shapes(suite.SHAPES / f'{name}.yaml')):,}"
+    """The sizes of a file of shapes, of the generator's own or of `measured/specs`."""
+    path = suite.SHAPES / f"{name}.yaml"
+    return f"{len(suite.read_shapes(path if path.is_file() else MEASURED / 'specs' / path.name)):,}"
 
 
 @functools.cache

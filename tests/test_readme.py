@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from generator.commands.command_line import main as render
 from generator.emit.code_parts import of_file
 from generator.language.dtypes import NAMING
 from generator.language.targets import TARGETS
@@ -23,9 +24,13 @@ TUNED = ROOT / "specs" / "tuned"
 @pytest.mark.parametrize(
     "path", sorted({*TUNED.glob("*/*.json")} - {*TUNED.glob("*/torch.json")}), ids=lambda path: path.stem
 )
-def test_what_is_tuned_was_measured_of_kernels_as_they_are(path):
+def test_what_is_tuned_was_measured_of_kernels_as_they_are(path, tmp_path):
     """A kernel whose code has changed since may be slower or faster: measure it again."""
-    folder = shipped.folder(path.stem)
+    if (ROOT / "specs" / f"{path.stem}.yaml").is_file():
+        folder = shipped.folder(path.stem)
+    else:
+        folder = tmp_path / path.stem
+        assert render([str(ROOT / "measured" / "specs" / f"{path.stem}.yaml"), "--out", str(tmp_path)]) == 0
     measured = json.loads(path.read_text())["kernels"]
     assert measured and all(of_file(folder / f"{name}.py").timed == digest for name, digest in measured.items())
 

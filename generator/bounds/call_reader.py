@@ -111,6 +111,8 @@ def _read(source: Source, line: int, call: Any) -> ReadCall:
                 raise NotUnderstood(line, f"CALL: {x} is none of {', '.join(sorted(kinds))}")
     if call.choose is not None and _maker(call.choose) != "cheapest":
         raise NotUnderstood(line, "CALL: a choice of configurations that the runtime does not make")
+    if call.sized:
+        raise NotUnderstood(line, "CALL: sizes of products that are not those of its operands")
     operands, memory = (tuple(map(tensor_of, x)) for x in (call.operands, call.memory))
     results = tuple(replace(tensor_of(x), kind="Result") for x in call.results)
     names = [x.name for x in (*operands, *results)]

@@ -68,7 +68,7 @@ def refused(run, reason):
         (
             Call,
             "configs operands results launches choose refuse fits memory cleared reduced programs tuner needs "
-            "too_large",
+            "too_large sized",
         ),
         (Launch, "kernel grid arguments configured"),
         (Operand, "name shape dtype unit absent read shared"),
