@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import cache
 
 from generator.epilogue.chain import Epilogue
+from generator.epilogue.gated_units import CONCATENATED
 from generator.epilogue.operations import MATRIX
 from generator.files.package_data import shared_if_there
 from generator.files.reading import FileError, read_text
@@ -41,8 +42,8 @@ _UNMEASURED: tuple[Mapping[str, str], ...] = (
     {"load": "descriptor", "store": "pointer"},
 )
 
-#: The chain that was measured of those with a matrix as output beside C.
-_STORES_MORE = ("save", "gelu")
+#: The chains that were measured for those with two accumulators, and for those with a matrix as output beside C.
+_GATED, _STORES_MORE = ("swiglu",), ("save", "gelu")
 
 #: A kernel of a contract, and its configurations.
 Implementation = tuple[Variant, tuple[Tile, ...]]
@@ -82,14 +83,15 @@ def similar(v: Variant) -> Iterator[str]:
 def similar_chains(v: Variant) -> tuple[str, ...]:
     """The other contracts whose chains cost what that of `v` does, in the order of `similar`; none of a plain chain.
 
-    Their measurements come before those of plain products. With a gated linear unit they have the whole chain, or the
-    gate alone: a kernel of theirs has as many accumulators. With a matrix as output beside C they have one too: where
-    stores take their time, more programs a multiprocessor with fewer stages each are faster.
+    Their measurements come before those of plain products. With a gated linear unit they have the whole chain, the gate
+    alone, or another gate with as many accumulators. With a matrix as output beside C they have one too: where stores
+    take their time, more programs a multiprocessor with fewer stages each are faster.
     """
-    if v.epilogue.gate is not None:
-        chains = [v.epilogue, Epilogue((v.epilogue.gate,))]
-    else:
-        chains = [chain_of(_STORES_MORE)] if any(output.shape == MATRIX for output in v.epilogue.outputs) else []
+    chains, gate = [], v.epilogue.gate
+    if gate is not None:
+        chains = [v.epilogue, Epilogue((gate,)), *[chain_of(_GATED)] * (gate.order == CONCATENATED)]
+    elif any(output.shape == MATRIX for output in v.epilogue.outputs):
+        chains = [chain_of(_STORES_MORE)]
     names = dict.fromkeys(name for chain in dict.fromkeys(chains) for name in _alike(v, chain))
     return tuple(name for name in names if name != v.contract)
 

@@ -71,6 +71,7 @@ def test_a_plain_product_says_nothing_of_a_persistent_kernel_with_two_accumulato
     [
         ("dtype: fp16\nepilogue: swiglu\nbatch: strided\n", "bmm_fp16_rcr_swiglu"),
         ("dtype: fp16\nepilogue: bias+swiglu\n", "gemm_fp16_rcr_bias_swiglu"),
+        ("dtype: fp16\nepilogue: geglu\n", "gemm_fp16_rcr_geglu"),
         ("dtype: bf16\nepilogue: swiglu\n", "gemm_bf16_rcr_swiglu"),
     ],
 )
@@ -80,6 +81,13 @@ def test_what_was_measured_with_the_gate_comes_first(axes, contract):
     rates = rates_of(axes, file)[contract]
     slow, fast = ("(1, 2e-06, 1e-06,", "(1, 4e-07, 3e-07,")
     assert {how: value[: len(slow)] for how, value in rates.items()} == {TILED: slow, WALKING: slow, POINTER: fast}
+
+
+def test_what_was_measured_with_a_second_matrix_comes_first():
+    file = found((PLAIN, TILED, HALF, FAST), ("gemm_fp16_rcr_save_gelu", TILED, HALF, SLOW))
+    rates = rates_of("dtype: fp16\nepilogue: [relu, save+silu]\n", file)
+    assert rates["gemm_fp16_rcr_relu"][TILED].startswith("(1, 4e-07")
+    assert rates["gemm_fp16_rcr_save_silu"][TILED].startswith("(1, 2e-06")
 
 
 @pytest.fixture(scope="module")
