@@ -29,7 +29,7 @@ BOUNDS = {
     "plan": 3501,
     "lowering": 4311,
     "emit": 6984,
-    "runtime": 8173,
+    "runtime": 8180,
     "cost": 727,
     "problem": 1972,
     "verify": 6848,
@@ -40,7 +40,7 @@ BOUNDS = {
     "files": 696,
     "templates": 2974,
     "tests": 31993,
-    "generated": 110974,
+    "generated": 110983,
 }
 
 #: Words of docs/*.md by hand: without the tables, figures and output of commands that docs/pages.py makes.

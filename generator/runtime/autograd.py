@@ -300,8 +300,10 @@ def _add_up(x: str, dims: tuple[int, ...], dtype: torch.dtype, given: Operands, 
     """Make the gradient of an operand that is added: that of the result, added up in fp32 along some dimensions."""
     out: Tensor = given["grad_out"]
     # In its own type torch adds up in fp32 too, and rounds once.
-    added_up = out.sum(dims, dtype=None if out.dtype == dtype else torch.float32) if dims else out
-    made[x] = added_up.to(dtype)
+    if dims and out.dtype == dtype:
+        made[x] = out.sum(dims)
+    else:
+        made[x] = (out.sum(dims, dtype=torch.float32) if dims else out).to(dtype)
 
 
 def _same_sum(given: Operands, made: Operands) -> None:

@@ -80,9 +80,14 @@ class Chain:
         if launches is None:
             return None
 
+        places = [(x, place) for x, place in zip(self.of, launches.results) if place >= 0]
+        others = [None] * (len(self.launched.names) - len(self.read))
+
         def again(given: Operands, made: Operands) -> None:
-            given = self._read(given)
-            made.update(self._finished(given, self.launched.again(launches, [*map(given.get, self.read)])))
+            # Of groups and for numbers no pass is repeated: there is nothing to add up or to convert.
+            tensors = launches.made_of([*map(self._read(given).get, self.read), *others])
+            for x, place in places:
+                made[x] = tensors[place]
 
         return again
 
