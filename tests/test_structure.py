@@ -40,7 +40,7 @@ BOUNDS = {
     "files": 696,
     "templates": 2974,
     "tests": 31993,
-    "generated": 110983,
+    "generated": 111002,
 }
 
 #: Words of docs/*.md by hand: without the tables, figures and output of commands that docs/pages.py makes.

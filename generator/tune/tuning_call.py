@@ -318,9 +318,8 @@ def tune(call: TuningOptions) -> int:
     until = time.monotonic() + call.budget
     if call.regret is not None:
         require_regular(call.regret)
-    for named in (call.tuned, call.journal, call.regret):
-        if named is not None:
-            output_files.check(named)
+    for named in filter(None, (call.tuned, call.journal, call.regret)):
+        output_files.check(named)
     families, shapes = Families(call.specs, call.out), shapes_of(call)
     if call.executor == workers.PROCESSES and call.factory == trial_worker.CUDA:
         workers.require_gpu("--dry-run --device nvidia_h200 lists what would be measured", call.gpus)
@@ -371,8 +370,7 @@ def _tune(
     with journal:
         tuning_run.hand_out(progress, executor, source, call.gpus, until, call.factory)
     if call.regret is not None:
-        entries_written = tuning_run.write_regret(progress, call.regret)
-        if entries_written:
+        if entries_written := tuning_run.write_regret(progress, call.regret):
             print(tuning_report.of_regret(entries_written).markdown(), end="")
         return max(tuning_run.status(progress), DONE if entries_written else NOTHING)
     if call.complete:
@@ -380,8 +378,7 @@ def _tune(
     assert before is not None
     written = winner_choice.write(winner_choice.DeviceJournal(journal, source), files, families, facts.figures)
     after = public_calls.functions(public_calls.again(families, call.specs, files))
-    compared = [] if progress.lost else trials
-    lost = public_calls.compare(compared, before, after, executor, until, call.factory)
+    lost = public_calls.compare([] if progress.lost else trials, before, after, executor, until, call.factory)
     # Only some kernels of a contract have times and no winner, which is what the call asks for.
     written = written if call.only is None else DONE
     return max(tuning_run.status(progress), tuning_run.FAULT if lost else written)

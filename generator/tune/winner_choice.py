@@ -184,8 +184,11 @@ class _Family:
         if self.smallest:
             samples = [*samples, *borrowed]
             every = {sample.row for sample in samples}
-            modelled = pruning.predicted(fitted, samples, self.shapes, self.variants, self.device)
+            modelled = [*pruning.predicted(fitted, samples, self.shapes, self.variants, self.device)]
             kept = pruning.portfolio(samples, modelled)
+            # Some calls have operands that no descriptor can address, or rows by number.
+            variants, timed = self.variants, (samples, modelled)
+            kept |= pruning.portfolio(*([x for x in each if variants[x.row[1]].load == "pointer"] for each in timed))
             messages.append(f"{path}: {len(kept)} of {len(every)} configurations in {self.source.journal.path} remain")
             # What this journal does not have stays.
             kept |= {winner.row for winner in new.values() if winner.shape.groups}
