@@ -328,8 +328,8 @@ def tune(call: TuningOptions) -> int:
         # If the call was stopped, do not wait for trials that are running.
         stack.callback(lambda: executor.shutdown(wait=sys.exc_info()[0] is None))
         before = None
+        public_calls.rendered(families.known.values(), call.out)
         if call.chooses:
-            public_calls.rendered(families.known.values(), call.out)
             # Beside the journal, where workers of other machines find it too.
             journals = call.journal.parent if call.journal else JOURNALS
             journals.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -96,6 +97,14 @@ def test_a_file_that_is_shared_with_another_family_is_not_written(bench):
     with pytest.raises(CallError, match=re.escape(told)):
         bench.tune("--tuned", "specs/shared.json")
     assert shared.read_bytes() == before
+
+
+@pytest.mark.parametrize("option", [["--complete"], ["--regret", "regret.json"]], ids=lambda option: option[0])
+def test_a_family_is_rendered_before_it_is_measured(bench, option):
+    kernel = bench.kernel("rcr", "linear")
+    shutil.rmtree(kernel.parent)
+    bench.tune(*option)
+    assert kernel.is_file()
 
 
 def test_a_family_that_is_not_rendered_loses_no_winners(bench):
