@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -99,24 +98,17 @@ def test_a_file_that_is_shared_with_another_family_is_not_written(bench):
     assert shared.read_bytes() == before
 
 
-@pytest.mark.parametrize("option", [["--complete"], ["--regret", "regret.json"]], ids=lambda option: option[0])
-def test_a_family_is_rendered_before_it_is_measured(bench, option):
-    kernel = bench.kernel("rcr", "linear")
-    shutil.rmtree(kernel.parent)
-    bench.tune(*option)
-    assert kernel.is_file()
-
-
-def test_a_family_that_is_not_rendered_loses_no_winners(bench):
+def test_a_family_that_is_not_rendered_loses_no_winners_and_is_rendered_before_it_is_measured(bench):
     assert bench.tune() == 0
-    before = bench.winners.read_bytes()
+    before, kernel = bench.winners.read_bytes(), bench.kernel("rcr", "linear")
     arguments = ["specs/tiny.yaml", "--again", "--device", "nvidia_h200", "--out", "nowhere"]
-    with pytest.raises(CallError, match="render the family 'tiny' first"):
-        tuning_call.again(parse(arguments))
-    bench.kernel("rcr", "linear").unlink()
-    with pytest.raises(CallError, match="render the family 'tiny' first"):
-        tuning_call.again(parse(arguments[:-2]))
+    for call in (arguments, arguments[:-2]):
+        with pytest.raises(CallError, match="render the family 'tiny' first"):
+            tuning_call.again(parse(call))
+        kernel.unlink(missing_ok=True)
     assert bench.winners.read_bytes() == before
+    kernel.parent.rename(bench.folder / "moved")
+    assert bench.tune("--complete") == 0 and kernel.is_file()
 
 
 def test_the_smallest_portfolio_keeps_what_the_journal_does_not_have(bench):
@@ -133,7 +125,6 @@ def test_the_smallest_portfolio_keeps_what_the_journal_does_not_have(bench):
 
 
 def test_a_second_device_borrows_what_the_first_one_measured(bench, monkeypatch):
-    # Two sizes are enough, in this process.
     monkeypatch.setattr("generator.tune.rate_fit._FEWEST", 2)
     monkeypatch.setattr("os.cpu_count", lambda: 1)
     assert bench.tune() == 0
@@ -144,7 +135,6 @@ def test_a_second_device_borrows_what_the_first_one_measured(bench, monkeypatch)
     assert tuning_call.again(parse([*arguments, "--tuned", "alone.json"])) == 0
     assert tuning_call.again(parse([*arguments, "--tuned", "also.json", "--also", str(bench.journal)])) == 0
     alone, also = (json.loads((bench.folder / name).read_text()) for name in ("alone.json", "also.json"))
-    # Winners are the device's own.
     assert alone["winners"] == also["winners"] != []
     # It has measured one size of one contract, which is too few for rates.
     borrowed = {"gemm_fp16_rcr_none", "gemm_fp16_rrr_none"}
