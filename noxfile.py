@@ -15,7 +15,7 @@ nox.options.default_venv_backend = "venv"
 #: The last release of each minor version that the project supports.
 TRITON = ("3.6.0", "3.7.1", "3.8.0", "3.9.0")
 
-#: The levels that depend on Triton; static and bounds only read the text.
+#: The levels that depend on Triton; static and bounds run no kernel.
 INTERPRET = ("--level", "interpret")
 COMPILE = ("--level", "compile", "--coverage", "pairs", "--target", "sm90")
 
