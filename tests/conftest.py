@@ -62,7 +62,7 @@ LONG = {
         "test_the_",
     ),
     "emit/test_prepare.py": ("test_prepared_calls_compile_nothing[gemm16",),
-    "emit/test_render.py": ("test_any_text", "test_specs_may_define_operations_of_the_same_name", "test_the_surr"),
+    "emit/test_render.py": ("test_any_text", "test_specs_may_define_operations", "test_the_surroundings"),
     "epilogue/test_operations.py": ("test_one_entry_is_all",),
     "emit/test_vendored.py": ("test_mypy_finds_nothing_by_its_defaults[torch", "test_a_typo_is"),
     "epilogue/test_derivative.py": ("test_derivatives_are_finite",),

@@ -60,11 +60,12 @@ def compare(spec: Path, path: Path) -> None:
                 best = min(known.values())
                 then = of_sizes[choice.sizes].get("chosen", {}).get("seconds")
                 seconds = known.get((choice.kernel, frozenset((choice.config or {}).items())))
-                before += [then / best] if then else []
-                now += [seconds / best] if seconds else []
+                if then and seconds:
+                    before.append(then / best)
+                    now.append(seconds / best)
                 shown = [f"{each / best:.3f}" if each else "was not measured" for each in (then, seconds)]
                 print(f"{contract} {'x'.join(map(str, choice.sizes))}: {shown[0]}, now {shown[1]}")
-    print(f"mean {statistics.mean(before):.3f} of {len(before)}, now {statistics.mean(now):.3f} of {len(now)}")
+    print(f"mean of {len(now)}: {statistics.mean(before):.3f}, now {statistics.mean(now):.3f}")
 
 
 def main() -> None:
